@@ -1,0 +1,51 @@
+package loop
+
+import (
+	"io"
+	"time"
+
+	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/core/thread"
+)
+
+// Ports are what a host needs of the world.
+type Ports struct {
+	Store    record.Store
+	Model    Model
+	Tools    Tools
+	Policy   Policy
+	Follower Follower
+	Now      func() time.Time
+	Entropy  io.Reader // safe for concurrent use
+	// Ready says whether new work may start; otherwise an error of class storage_full or unavailable.
+	Ready func() error
+}
+
+// NewThread is what its owner decides of a thread.
+type NewThread struct {
+	ID      record.ThreadID // "" to have one made
+	Created thread.Created
+	Epoch   thread.EpochStarted
+}
+
+// Message is what a client submits.
+type Message struct {
+	ID      string // "msg_…"; "" to have one made
+	Mode    string
+	By      string
+	Content []thread.Block
+	Blobs   []record.Blob
+}
+
+// States of a receipt.
+const (
+	ReceiptAccepted  = "accepted"  // durable
+	ReceiptDuplicate = "duplicate" // the same command was accepted before; Seq is where
+	ReceiptSkipped   = "skipped"   // start-if-idle and the thread was busy; nothing was written
+)
+
+// Receipt answers a command after it is durable.
+type Receipt struct {
+	Seq   record.Seq `json:"seq"`
+	State string     `json:"state"`
+}
