@@ -25,11 +25,19 @@ type Created struct {
 	CreatedBy string   `json:"created_by,omitempty"` // "owner"
 }
 
+// Reasons of engine.started.
+const (
+	EngineCreated   = "created"   // with the thread
+	EngineRecovered = "recovered" // a turn was running when the engine before it ended
+	EngineReopened  = "reopened"  // no turn was running
+	EngineResumed   = "resumed"   // a person asked a lost or waiting turn to go on: its wait is over
+)
+
 // EngineStarted is the body of engine.started: from this entry on, entries carry its gen.
 type EngineStarted struct {
 	Engine  string `json:"engine"`
 	Version string `json:"version"` // version of the program that runs the engine
-	Reason  string `json:"reason"`  // "created", "recovered" or "reopened"
+	Reason  string `json:"reason"`
 }
 
 // EpochStarted is the body of epoch.started: every input of a request that is not a message. Within an epoch requests
@@ -66,6 +74,14 @@ type ToolSpec struct {
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
 }
+
+// Types of a block.
+const (
+	BlockText     = "text"
+	BlockImage    = "image"
+	BlockThinking = "thinking"
+	BlockToolCall = "tool_call"
+)
 
 // Block is one piece of content in a neutral form. Type decides which other fields are set:
 //

@@ -77,6 +77,10 @@ func (s *Summary) apply(e record.Entry) {
 	case record.RequestPrepared:
 		s.Requests++
 		s.State, s.Waiting = StateWorking, nil
+	case record.EngineStarted:
+		if b, err := Decode[EngineStarted](e); err == nil && b.Reason == EngineResumed && s.State != StateIdle {
+			s.State, s.Waiting = StateWorking, nil
+		}
 	case record.ApprovalAnswered, record.ToolStarted, record.ToolFinished, record.ToolUnknown, record.TurnInterrupted:
 		if s.State == StateWaiting {
 			s.State, s.Waiting = StateWorking, nil
