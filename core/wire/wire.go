@@ -29,7 +29,8 @@ type Blobs interface {
 // request is built.
 type Problem struct {
 	Repair thread.HistoryRepaired
-	// Sent says that the block was part of a request of this epoch already: a new epoch must follow the repair.
+	// Sent says that the bytes of the block are written already, in a request of this epoch or with the history that
+	// the epoch began with: the repair counts from the next epoch on, so a new one must follow.
 	Sent bool
 }
 
@@ -37,9 +38,11 @@ type Problem struct {
 // body (head and messages, all but the tail) to the writer that it was made with. It is not safe for concurrent use.
 //
 // An epoch's builder is made from its epoch.started entry and the entries before it (which it renders first, anew);
-// then Add takes each entry after it.
+// then Add takes each entry after it. What it writes depends on the entries alone: never on which problems it knows of,
+// so that a later version of the same builder, which may know of more, writes the same bytes.
 type Builder interface {
-	// Add folds the next entry. It writes nothing that a later entry could change.
+	// Add folds the next entry. It writes nothing that a later entry could change, and it keeps slices of the entry's
+	// body until the message that they belong to ends.
 	Add(ctx context.Context, e record.Entry) error
 
 	// Problems returns what must be repaired before the next request may be built; nil is the normal case.
@@ -57,4 +60,7 @@ type Tail struct {
 	Bytes    []byte // from the end of the last message to the end of the body
 	Messages int    // messages in the body
 	Blocks   int    // cacheable blocks in the body: tools, system and content
+	// Reach says that the end of the epoch's previous request is within the provider's look-back from a cache
+	// breakpoint of this one, so that what was cached there can be read. It is false for the first request.
+	Reach bool
 }
