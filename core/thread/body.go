@@ -13,6 +13,12 @@ import (
 	"condensate.dev/cnd/core/record"
 )
 
+// What to do with a turn that was at work when the runtime died.
+const (
+	ResumeAuto = "auto" // go on by itself
+	ResumeAsk  = "ask"  // mark it lost and wait for a person
+)
+
 // Created is the body of thread.created, the first entry of a thread that is no fork.
 type Created struct {
 	Title     string   `json:"title,omitempty"`
