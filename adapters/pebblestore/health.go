@@ -1,0 +1,207 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/record"
+)
+
+// retryPause is how long Pebble is held after an error of its background work: it tries a failed flush again at once
+// and for ever, and would keep a core busy for as long as the disk is full.
+const retryPause = 20 * time.Millisecond
+
+// health remembers the first failure of a store. It never forgets: a disk that failed once has to be verified by
+// opening the store again.
+type health struct {
+	log     *slog.Logger
+	onFatal func(error) // nil after it was called
+
+	failed chan struct{} // closed with the first failure
+
+	mu    sync.Mutex // guards what follows
+	err   error
+	fatal bool
+}
+
+func newHealth(log *slog.Logger, onFatal func(error)) *health {
+	return &health{log: log, onFatal: onFatal, failed: make(chan struct{})}
+}
+
+// failure returns an error wrapping record.ErrReadOnly with the first cause, or nil while the store is well.
+func (h *health) failure() error {
+	select {
+	case <-h.failed:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.err
+	default:
+		return nil
+	}
+}
+
+func (h *health) isFatal() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fatal
+}
+
+// latch ends all writing because of cause.
+func (h *health) latch(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latchLocked(cause)
+}
+
+func (h *health) latchLocked(cause error) {
+	if h.err != nil {
+		return
+	}
+	h.err = fmt.Errorf("%w: %w", record.ErrReadOnly, cause)
+	close(h.failed)
+	h.log.LogAttrs(context.Background(), slog.LevelError, "store takes no more writes", slog.Any("err", cause))
+}
+
+// die ends all writing and asks for the end of the process, and returns the failure.
+func (h *health) die(cause error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latchLocked(cause)
+	h.fatal = true
+	if h.onFatal != nil {
+		go h.onFatal(h.err)
+		h.onFatal = nil
+	}
+	return h.err
+}
+
+// guard runs call and sends its error to done, also when Pebble ended the goroutine (see logger.Fatalf) or panicked,
+// as it does when it cannot rotate its log. It must be the last that its goroutine does.
+func (h *health) guard(done chan<- error, call func() error) {
+	var err error
+	returned := false
+	defer func() {
+		if r := recover(); r != nil {
+			err = h.die(fmt.Errorf("pebble panicked: %v", r))
+		} else if !returned {
+			err = h.failure()
+		}
+		done <- err
+	}()
+	err = call()
+	returned = true
+}
+
+// listener is how Pebble tells of failures that no caller waits for.
+func (h *health) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			h.latch(err)
+			time.Sleep(retryPause)
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			h.latch(fmt.Errorf("%s: %w: %w", info.Path, ErrDamaged, info.Details))
+		},
+	}
+}
+
+// logger sends Pebble's messages to slog. Pebble's own logger would end the process.
+type logger struct{ health *health }
+
+var _ pebble.Logger = logger{}
+
+func (l logger) Infof(format string, args ...any) {
+	if l.health.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.write(slog.LevelDebug, format, args)
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) { l.write(slog.LevelWarn, format, args) }
+
+// Fatalf ends the goroutine, not the process: Pebble calls it when the log or the manifest could not be written and
+// must not go on. Deferred unlocks run, so that reading still works while the process comes to its end.
+func (l logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	l.health.die(err)
+	runtime.Goexit()
+}
+
+func (l logger) write(level slog.Level, format string, args []any) {
+	l.health.log.LogAttrs(context.Background(), level, "pebble", slog.String("text", fmt.Sprintf(format, args...)))
+}
+
+// classify gives an error of Pebble or of the operating system its class; a classified one stays as it is.
+func classify(err error) error {
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known):
+		return err
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %w", ErrDiskLow, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %w", errPermission, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrIO, err)
+	}
+}
+
+// errPermission: the folder belongs to somebody else.
+var errPermission = fault.New(fault.Config, "store-permission", "no permission to use the store's folder")
+
+// gate counts the users of a store, so that it is closed after the last one left.
+type gate struct {
+	mu    sync.Mutex // guards what follows
+	users int
+	empty chan struct{} // made by shut; closed when no user is left
+}
+
+// enter returns ErrClosed after shut.
+func (g *gate) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.empty != nil {
+		return ErrClosed
+	}
+	g.users++
+	return nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.users--; g.users == 0 && g.empty != nil {
+		close(g.empty)
+	}
+}
+
+// closing says whether shut was called.
+func (g *gate) closing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.empty != nil
+}
+
+// shut lets nobody in any more and returns a channel that is closed when everybody left.
+func (g *gate) shut() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.empty == nil {
+		g.empty = make(chan struct{})
+		if g.users == 0 {
+			close(g.empty)
+		}
+	}
+	return g.empty
+}
