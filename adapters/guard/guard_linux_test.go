@@ -1,0 +1,210 @@
+package guard_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"condensate.dev/cnd/adapters/guard"
+	"condensate.dev/cnd/core/command"
+)
+
+// escapes is a script whose descendants try all ways out that a shell knows. It prints "pid N" for each.
+const escapes = `
+trap "" TERM HUP INT
+setsid sh -c 'trap "" TERM HUP; echo pid $$; while :; do sleep 1; done' &
+nohup sh -c 'echo pid $$; exec sleep 1000' 2>/dev/null &
+( ( setsid sh -c 'sh -c "trap \"\" TERM; echo pid \$\$; while :; do sleep 1; done" & exit 0' ) & )
+env -i setsid sh -c 'echo pid $$; kill -STOP $$; sleep 1000' &
+echo pid $$
+while :; do sleep 1; done
+`
+
+const escapers = 5
+
+// TestKilledRuntime kills a runtime with SIGKILL: everything that it started is gone within two seconds, and the next
+// runtime finds out what happened.
+func TestKilledRuntime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "calls")
+	runtime, pids := startRuntime(t, dir, escapes, escapers)
+	killed := time.Now()
+	require.NoError(t, runtime.Process.Kill())
+	_ = runtime.Wait()
+	requireGone(t, pids, killed.Add(2*time.Second))
+
+	g, err := guard.New(dir)
+	require.NoError(t, err)
+	status, err := g.Recover(t.Context(), testThread, testCall)
+	require.NoError(t, err)
+	require.Equal(t, command.Killed, status.State)
+	require.Equal(t, command.CauseAbandoned, status.Cause)
+	require.Zero(t, status.Left)
+	require.Equal(t, escapers, strings.Count(content(t, status), "pid "))
+}
+
+// TestRecoverWaits shows that Recover and Sweep return only when nothing runs any more.
+func TestRecoverWaits(t *testing.T) {
+	for name, wait := range map[string]func(*testing.T, *guard.Guard){
+		"recover": func(t *testing.T, g *guard.Guard) {
+			_, err := g.Recover(t.Context(), testThread, testCall)
+			require.NoError(t, err)
+		},
+		"sweep": func(t *testing.T, g *guard.Guard) { require.NoError(t, g.Sweep(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "calls")
+			runtime, pids := startRuntime(t, dir, escapes, escapers)
+			require.NoError(t, runtime.Process.Kill())
+			g, err := guard.New(dir)
+			require.NoError(t, err)
+			wait(t, g)
+			for _, pid := range pids {
+				require.False(t, alive(pid), "process %d", pid)
+			}
+			_ = runtime.Wait()
+		})
+	}
+}
+
+// TestKilledGuard kills guard and runtime at once, as "killall" may do: the kernel ends the command, and the next
+// runtime ends the rest.
+func TestKilledGuard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "calls")
+	script := strings.ReplaceAll(escapes, "env -i ", "") // the one way that is left: without the mark
+	runtime, pids := startRuntime(t, dir, script, escapers)
+	require.NoError(t, runtime.Process.Signal(syscall.SIGSTOP)) // it does not see the guard die
+	require.NoError(t, syscall.Kill(guardOf(t, dir), syscall.SIGKILL))
+	require.NoError(t, runtime.Process.Kill())
+	_ = runtime.Wait()
+
+	g, err := guard.New(dir)
+	require.NoError(t, err)
+	require.NoError(t, g.Sweep(t.Context()))
+	requireGone(t, pids, time.Now().Add(2*time.Second))
+	status, err := g.Recover(t.Context(), testThread, testCall)
+	require.NoError(t, err)
+	require.Equal(t, command.Killed, status.State)
+	require.Equal(t, command.CauseLost, status.Cause)
+	require.Equal(t, escapers, strings.Count(content(t, status), "pid "))
+	_, err = g.Run(t.Context(), shell("true"), discard)
+	require.ErrorIs(t, err, command.ErrStarted)
+}
+
+// TestLostGuard kills the guard under a living runtime.
+func TestLostGuard(t *testing.T) {
+	g, dir := open(t)
+	output, seen := waitFor("ready")
+	go func() {
+		<-seen
+		_ = syscall.Kill(guardOf(t, dir), syscall.SIGKILL)
+	}()
+	status, err := g.Run(t.Context(), shell("setsid sleep 1000 & echo ready; sleep 1000"), output)
+	require.NoError(t, err)
+	require.Equal(t, command.Killed, status.State)
+	require.Equal(t, command.CauseLost, status.Cause)
+	require.Empty(t, withMark(t))
+}
+
+// TestHungGuard stops the guard: the next runtime does not wait for ever.
+func TestHungGuard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "calls")
+	runtime, pids := startRuntime(t, dir, "echo pid $$; exec sleep 1000", 1)
+	require.NoError(t, syscall.Kill(guardOf(t, dir), syscall.SIGSTOP))
+	require.NoError(t, runtime.Process.Kill())
+	_ = runtime.Wait()
+	g, err := guard.New(dir)
+	require.NoError(t, err)
+	status, err := g.Recover(t.Context(), testThread, testCall)
+	require.NoError(t, err)
+	require.Equal(t, command.CauseLost, status.Cause)
+	requireGone(t, pids, time.Now().Add(time.Second))
+}
+
+// TestGuardHearsNoTerminal sends a guard what a terminal and a careless person send.
+func TestGuardHearsNoTerminal(t *testing.T) {
+	g, dir := open(t)
+	output, seen := waitFor("ready")
+	release := filepath.Join(t.TempDir(), "release")
+	require.NoError(t, syscall.Mkfifo(release, 0o600))
+	go func() {
+		<-seen
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGPIPE} {
+			_ = syscall.Kill(guardOf(t, dir), sig)
+		}
+		_ = os.WriteFile(release, nil, 0)
+	}()
+	status, err := g.Run(t.Context(), shell("echo ready; cat "+release+"; echo undisturbed"), output)
+	require.NoError(t, err)
+	require.Equal(t, command.Exited, status.State)
+	require.Equal(t, "ready\nundisturbed\n", content(t, status))
+}
+
+// startRuntime starts a fake runtime and returns when its script has printed n process ids.
+func startRuntime(t *testing.T, dir, script string, n int) (*exec.Cmd, []int) {
+	t.Helper()
+	runtime := exec.Command(os.Args[0], fakeRuntime, dir, script)
+	runtime.Stderr = io.Discard
+	stdout, err := runtime.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, runtime.Start())
+	t.Cleanup(func() { _ = runtime.Process.Kill(); _ = runtime.Wait() })
+	var pids []int
+	lines := bufio.NewScanner(stdout)
+	for len(pids) < n && lines.Scan() {
+		if pid, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "pid ")); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	require.Len(t, pids, n)
+	for _, pid := range pids {
+		require.True(t, alive(pid), "process %d has not started", pid)
+	}
+	return runtime, pids
+}
+
+func guardOf(t *testing.T, dir string) int {
+	text, err := os.ReadFile(filepath.Join(dir, testThread, testCall, "lock"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(string(text))
+	require.NoError(t, err)
+	return pid
+}
+
+func requireGone(t *testing.T, pids []int, deadline time.Time) {
+	t.Helper()
+	for _, pid := range pids {
+		require.Eventually(t, func() bool { return !alive(pid) }, time.Until(deadline), 5*time.Millisecond, "process %d", pid)
+	}
+}
+
+// alive says whether the process runs; one that only waits for its parent to look does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	state := stat[bytes.LastIndexByte(stat, ')')+2]
+	return state != 'Z' && state != 'X'
+}
+
+// withMark returns the processes that carry the mark of the test call.
+func withMark(t *testing.T) (found []string) {
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(t, err)
+	for _, name := range all {
+		if environ, err := os.ReadFile(name); err == nil && bytes.Contains(environ, []byte(guard.Mark+"="+testThread)) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
