@@ -55,7 +55,7 @@ const (
 	DrainGrace = 100 * time.Millisecond
 	// HangGrace is how long a canceled or orphaned guard may take in all. Then it is killed, and the rest is ended
 	// without it.
-	HangGrace = 5 * time.Second
+	HangGrace = 3 * time.Second
 )
 
 // Word is the first argument of a program that must call [Main] at once with the arguments after it.
