@@ -46,6 +46,12 @@ type EngineStarted struct {
 	Reason  string `json:"reason"`
 }
 
+// Reasons of epoch.started that the built-in loop writes.
+const (
+	EpochCreated = "created" // with the thread
+	EpochRepair  = "repair"  // a block that was sent is rendered in another way
+)
+
 // EpochStarted is the body of epoch.started: every input of a request that is not a message. Within an epoch requests
 // only grow. The builder renders all earlier messages anew when an epoch starts.
 type EpochStarted struct {
