@@ -41,8 +41,8 @@ type Problem struct {
 // then Add takes each entry after it. What it writes depends on the entries alone: never on which problems it knows of,
 // so that a later version of the same builder, which may know of more, writes the same bytes.
 type Builder interface {
-	// Add folds the next entry. It writes nothing that a later entry could change, and it keeps slices of the entry's
-	// body until the message that they belong to ends.
+	// Add folds the next entry. It writes nothing that a later entry could change, and it copies what it keeps of the
+	// entry.
 	Add(ctx context.Context, e record.Entry) error
 
 	// Problems returns what must be repaired before the next request may be built; nil is the normal case.

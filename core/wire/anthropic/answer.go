@@ -27,7 +27,7 @@ func (b *Builder) answered(ctx context.Context, e record.Entry) error {
 		return err
 	}
 	var native, view, id []byte
-	err := rawjson.Fields(e.Body, func(key, value []byte) {
+	err := rawjson.Fields(b.keep(e.Body), func(key, value []byte) {
 		switch string(key) {
 		case "native":
 			native = value
@@ -159,7 +159,7 @@ func (b *Builder) aborted(ctx context.Context, e record.Entry) error {
 	if err := b.beginAnswer(); err != nil {
 		return err
 	}
-	if native, err := field(e, "native"); err == nil {
+	if native, err := field(b.keep(e.Body), "native"); err == nil {
 		if _, err := b.native(ctx, e.Seq, native); err != nil {
 			return err
 		}

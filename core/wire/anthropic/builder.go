@@ -7,6 +7,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type Builder struct {
 	blobs wire.Blobs
 	out   *rawjson.Writer
 
+	kept     []byte                 // copies of the bodies that pending pieces are slices of
 	accepted map[record.Seq]message // accepted and not placed
 	answer   []piece                // of the answer that is not yet written
 	calls    []call                 // of that answer, in order
@@ -88,8 +90,8 @@ func (b *Builder) Add(ctx context.Context, e record.Entry) error {
 	switch e.Kind {
 	case record.MessageAccepted:
 		var content []byte
-		content, err = field(e, "content")
-		b.accepted[e.Seq] = message{content: content}
+		content, err = field(e.Body, "content")
+		b.accepted[e.Seq] = message{content: bytes.Clone(content)}
 	case record.MessagePlaced:
 		err = b.placed(ctx, e)
 	case record.AnswerFinished:
@@ -181,9 +183,29 @@ func (b *Builder) noted(e record.Entry) error {
 	return err
 }
 
+// maxKept bounds the memory that is kept for the next message, in bytes.
+const maxKept = 1 << 20
+
+// keep returns a copy of body that lasts until the pending messages end.
+func (b *Builder) keep(body []byte) []byte {
+	if cap(b.kept)-len(b.kept) < len(body) { // slices of the old array stay what they are
+		b.kept = make([]byte, 0, max(2*cap(b.kept), len(body)))
+	}
+	from := len(b.kept)
+	b.kept = append(b.kept, body...)
+	return b.kept[from:len(b.kept):len(b.kept)]
+}
+
+// release gives up the copies.
+func (b *Builder) release() {
+	if b.kept = b.kept[:0]; cap(b.kept) > maxKept {
+		b.kept = nil
+	}
+}
+
 // field returns the bytes of one field of the body.
-func field(e record.Entry, name string) (found []byte, err error) {
-	err = rawjson.Fields(e.Body, func(key, value []byte) {
+func field(body []byte, name string) (found []byte, err error) {
+	err = rawjson.Fields(body, func(key, value []byte) {
 		if string(key) == name {
 			found = value
 		}

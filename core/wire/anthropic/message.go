@@ -38,6 +38,7 @@ func (b *Builder) endMessages() error {
 	b.noteWritten()
 	b.writePending(answer, results, said)
 	b.answer, b.calls, b.user = nil, nil, b.user[:0]
+	b.release()
 	return b.out.Flush()
 }
 

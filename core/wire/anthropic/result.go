@@ -57,7 +57,7 @@ func (b *Builder) number(uses []call, view []byte) error {
 // finished takes the result of a call.
 func (b *Builder) finished(ctx context.Context, e record.Entry) error {
 	var id, isError, list []byte
-	err := rawjson.Fields(e.Body, func(key, value []byte) {
+	err := rawjson.Fields(b.keep(e.Body), func(key, value []byte) {
 		switch string(key) {
 		case "call":
 			id = value
@@ -76,9 +76,6 @@ func (b *Builder) finished(ctx context.Context, e record.Entry) error {
 		return nil
 	}
 	c.isError = string(isError) == "true"
-	if list == nil || string(list) == "null" {
-		return nil
-	}
 	c.result, err = b.content(ctx, e.Seq, list)
 	return err
 }

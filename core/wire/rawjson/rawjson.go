@@ -12,19 +12,23 @@ package rawjson
 
 import (
 	"bytes"
-	"errors"
+
+	"condensate.dev/cnd/core/fault"
 )
 
 // ErrSyntax is returned for bytes that are not the JSON value that was asked for.
-var ErrSyntax = errors.New("not the expected JSON value")
+var ErrSyntax = fault.New(fault.Invalid, "invalid-json", "not the expected JSON value")
 
 // Fields calls f with each field of the object b, in order: the key without its quotes, and the bytes of the value.
 func Fields(b []byte, f func(key, value []byte)) error {
 	return walk(b, '{', '}', f)
 }
 
-// Elements calls f with the bytes of each element of the array b, in order.
+// Elements calls f with the bytes of each element of the array b, in order. No bytes and null are an empty array.
 func Elements(b []byte, f func(value []byte)) error {
+	if len(b) == 0 || string(b) == "null" {
+		return nil
+	}
 	return walk(b, '[', ']', func(_, value []byte) { f(value) })
 }
 
