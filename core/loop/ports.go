@@ -10,12 +10,27 @@ package loop
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"condensate.dev/cnd/core/policy"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 )
+
+// Ports are what a host needs of the world.
+type Ports struct {
+	Store    record.Store
+	Model    Model
+	Tools    Tools
+	Policy   Policy
+	Follower Follower
+	Now      func() time.Time
+	Entropy  io.Reader // safe for concurrent use
+	// Ready says whether new work may start; otherwise an error of class storage_full or unavailable, whose text is
+	// recorded. It is asked often and must be cheap. Nil is always ready.
+	Ready func() error
+}
 
 // Request is a prepared model request. Body belongs to the caller and is read-only for the model.
 type Request struct {
