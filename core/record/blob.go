@@ -47,7 +47,6 @@ const (
 	blobOpen = `{"v":0,"blob":"` + BlobPrefix
 	blobData = `","data":"`
 	blobEnd  = `"}`
-	blobHead = len(blobOpen) + 2*sha256.Size + len(blobData) // bytes before the base64
 )
 
 // AppendLine appends the line of an export that carries the blob, without its newline.
@@ -61,6 +60,17 @@ func (b Blob) AppendLine(line []byte) []byte {
 
 // IsBlobLine says whether a line of an export is one that carries a blob.
 func IsBlobLine(line []byte) bool { return bytes.HasPrefix(line, []byte(blobOpen)) }
+
+// BlobLineDigest returns the digest that such a line names, without looking at the content; ok is false for another
+// line.
+func BlobLineDigest(line []byte) (d Digest, ok bool) {
+	if !IsBlobLine(line) {
+		return Digest{}, false
+	}
+	p := parser{rest: line[len(blobOpen):]}
+	d = p.digest()
+	return d, p.err == nil
+}
 
 // ParseBlobLine reads such a line, without its newline, into buf, which grows when it must. It accepts nothing but the
 // one byte form of the blob; the error wraps [ErrInvalidEntry].

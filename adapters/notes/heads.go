@@ -1,0 +1,295 @@
+package notes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/record"
+)
+
+// MaxDelay is how long a head that was given to [Heads.Add] may wait for others before the file is synced.
+const MaxDelay = 500 * time.Millisecond
+
+// Errors of heads.
+var (
+	// ErrOtherKey: the last note in the file was signed by another key than the one that was given.
+	ErrOtherKey = fault.New(fault.Config, "record-key-changed", "the file of signed heads was signed by another key")
+	// ErrOtherHead: another head was signed for the same place of the thread.
+	ErrOtherHead = fault.New(fault.Corrupt, "head-signed-otherwise", "another head is signed for this place of the thread")
+	// ErrClosed: the file is closed.
+	ErrClosed = fault.New(fault.Unavailable, "heads-closed", "file of signed heads is closed")
+)
+
+// file is what Heads needs of an *os.File.
+type file interface {
+	ReadAt(b []byte, off int64) (int, error)
+	Write(b []byte) (int, error)
+	Sync() error
+	Close() error
+}
+
+// Heads signs heads and appends the notes to the file of heads. It is safe for concurrent use; there must be only one
+// for a file (the lock of the store sees to that). After a failed write it signs nothing more: opening the file again
+// finds out what is there.
+type Heads struct {
+	key     record.HeadSigner
+	onError func(error)
+	wake    chan struct{} // holds one token while something waits
+	done    chan struct{} // closed by Close
+	ended   chan struct{} // closed when the background writer has ended
+
+	mu      sync.Mutex // guards what follows
+	file    file
+	size    int64
+	last    record.Digest // hash of the last note
+	newest  map[record.ThreadID]place
+	waiting []waiting // given to Add and not yet written, one for a thread
+	err     error     // sticky: the first failed write, or ErrClosed
+}
+
+type waiting struct {
+	thread record.ThreadID
+	at     record.Head
+}
+
+// OpenHeads opens the file of heads at path, or makes it, and starts a background writer; onError hears its failures
+// and the heads that could not be signed, and must not call the Heads. A last line without a newline is trimmed; other damage is an error wrapping
+// [ErrHeadsDamaged], a file signed by another key one wrapping [ErrOtherKey].
+func OpenHeads(path string, key record.HeadSigner, onError func(error)) (*Heads, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("heads: %w", err)
+	}
+	h := &Heads{
+		key: key, onError: onError, file: f, newest: make(map[record.ThreadID]place),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if err := h.load(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("heads %s: %w", path, err), f.Close())
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("heads %s: %w", path, err), f.Close())
+	}
+	go h.write()
+	return h, nil
+}
+
+// load reads what is there and trims a torn end.
+func (h *Heads) load(f *os.File) error {
+	last, size, err := scan(f, func(head record.SignedHead, p place) {
+		if old, known := h.newest[head.Thread]; p.newer(old, known) {
+			h.newest[head.Thread] = p
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if last.Note != "" {
+		h.last = last.NoteHash()
+		// The last note commits to all before it.
+		if err := last.Open(Opener{}, h.key.VerifierKey()); err != nil {
+			err = fmt.Errorf("last note: %v: %w", err, ErrOtherKey)
+			return fault.WithHint(err, "put the key back, or move the file of heads away to begin a new one")
+		}
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h.size = size
+	if info.Size() == size {
+		return nil
+	}
+	return errors.Join(f.Truncate(size), f.Sync())
+}
+
+// Add has a head signed, written and synced within [MaxDelay]. It does not wait for that. Of several heads of one
+// thread that come within the delay only the last is signed.
+func (h *Heads) Add(thread record.ThreadID, at record.Head) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return
+	}
+	for i := range h.waiting {
+		if h.waiting[i].thread == thread {
+			h.waiting[i].at = at
+			return
+		}
+	}
+	h.waiting = append(h.waiting, waiting{thread, at})
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Sign returns the signed head of that place. It is in the file and synced, with all heads given to Add before; a
+// place that is the newest signed one already gets the same note again.
+func (h *Heads) Sign(thread record.ThreadID, at record.Head) (record.SignedHead, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flush(&waiting{thread, at})
+}
+
+// Flush returns when all heads given to Add are synced, or with the error that prevents it.
+func (h *Heads) Flush() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.flush(nil)
+	return err
+}
+
+// Newest returns the newest signed head of a thread that is in the file; nil when there is none.
+func (h *Heads) Newest(thread record.ThreadID) (*record.SignedHead, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.newest[thread]
+	if !ok {
+		return nil, nil
+	}
+	head, err := h.read(p)
+	if err != nil {
+		return nil, err
+	}
+	return &head, nil
+}
+
+func (h *Heads) read(p place) (record.SignedHead, error) {
+	line := make([]byte, p.length)
+	if _, err := h.file.ReadAt(line, p.offset); err != nil {
+		return record.SignedHead{}, fmt.Errorf("read head %d: %w", p.head.Seq, err)
+	}
+	head, err := record.ParseHeadLine(line)
+	if err != nil {
+		return record.SignedHead{}, fmt.Errorf("head at byte %d: %v: %w", p.offset, err, ErrHeadsDamaged)
+	}
+	return head, nil
+}
+
+// Close writes what waits, ends the background writer and closes the file.
+func (h *Heads) Close() error {
+	h.mu.Lock()
+	if errors.Is(h.err, ErrClosed) {
+		h.mu.Unlock()
+		return nil
+	}
+	_, err := h.flush(nil)
+	h.err = ErrClosed
+	err = errors.Join(err, h.file.Close())
+	h.mu.Unlock()
+	close(h.done)
+	<-h.ended
+	return err
+}
+
+// write is the background writer.
+func (h *Heads) write() {
+	defer close(h.ended)
+	for {
+		select {
+		case <-h.done:
+			return
+		case <-h.wake:
+		}
+		select { // let others join
+		case <-h.done:
+			return
+		case <-time.After(MaxDelay):
+		}
+		if err := h.Flush(); err != nil { // for ever: nothing is written any more
+			if !errors.Is(err, ErrClosed) {
+				h.onError(err)
+			}
+			return
+		}
+	}
+}
+
+// flush signs what waits, then extra, writes the notes in one piece and syncs. The caller holds mu. It returns the
+// head of extra. A waiting head that cannot be signed is reported and dropped: it must not stop other threads.
+func (h *Heads) flush(extra *waiting) (signed record.SignedHead, err error) {
+	if h.err != nil {
+		return record.SignedHead{}, h.err
+	}
+	b := batch{heads: h, last: h.last, newest: make(map[record.ThreadID]fresh)}
+	for _, w := range h.waiting {
+		if _, err := b.add(w); err != nil {
+			h.onError(err)
+		}
+	}
+	if extra != nil {
+		signed, err = b.add(*extra)
+	}
+	if len(b.lines) > 0 {
+		if err := h.append(b.lines); err != nil {
+			h.err = err
+			return record.SignedHead{}, err
+		}
+	}
+	h.last, h.waiting = b.last, nil
+	for thread, n := range b.newest {
+		h.newest[thread] = n.place
+	}
+	return signed, err
+}
+
+func (h *Heads) append(lines []byte) error {
+	if _, err := h.file.Write(lines); err != nil {
+		return fmt.Errorf("write heads: %w", err)
+	}
+	if err := h.file.Sync(); err != nil {
+		return fmt.Errorf("sync heads: %w", err)
+	}
+	h.size += int64(len(lines))
+	return nil
+}
+
+// batch is a piece of the file that is not written yet.
+type batch struct {
+	heads  *Heads
+	lines  []byte
+	last   record.Digest
+	newest map[record.ThreadID]fresh
+}
+
+// fresh is a signed head of a batch with its place.
+type fresh struct {
+	place
+	signed record.SignedHead
+}
+
+// add signs one place after what is in the batch, unless it is the newest signed one already.
+func (b *batch) add(w waiting) (record.SignedHead, error) {
+	mine, here := b.newest[w.thread]
+	old, known := mine.place, here
+	if !here {
+		old, known = b.heads.newest[w.thread]
+	}
+	switch {
+	case known && old.head == w.at && here:
+		return mine.signed, nil
+	case known && old.head == w.at:
+		return b.heads.read(old)
+	case known && old.head.Seq == w.at.Seq:
+		return record.SignedHead{}, fmt.Errorf("head %d of %s: %w", w.at.Seq, w.thread, ErrOtherHead)
+	}
+	signed, err := record.SignHead(b.heads.key, w.thread, w.at, b.last)
+	if err != nil {
+		return record.SignedHead{}, err
+	}
+	start := len(b.lines)
+	b.lines = signed.AppendLine(b.lines)
+	p := place{offset: b.heads.size + int64(start), length: len(b.lines) - start, head: w.at}
+	b.lines = append(b.lines, '\n')
+	b.last = signed.NoteHash()
+	if p.newer(old, known) {
+		b.newest[w.thread] = fresh{p, signed}
+	}
+	return signed, nil
+}
