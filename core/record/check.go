@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -64,7 +65,7 @@ func checkBlobs(body []byte, carried []Blob) error {
 }
 
 // CheckAppend is the part of [Store.Append] that needs no store: entries is not empty, all are of thread, the first
-// follows expect and each other one its predecessor; thread.created stands only at seq 0 and thread.forked only at
+// follows expect and each other one its predecessor; each carries only blobs that it lists; thread.created stands only at seq 0 and thread.forked only at
 // the front, naming expect. It returns the digests that the entries list and do not carry: the store must hold them.
 func CheckAppend(thread ThreadID, expect Head, entries []Entry) (needed []Digest, err error) {
 	if len(entries) == 0 {
@@ -78,13 +79,18 @@ func CheckAppend(thread ThreadID, expect Head, entries []Entry) (needed []Digest
 			return nil, fmt.Errorf("append entry %d to %s: %w", e.Seq, thread, err)
 		}
 		at = e.Head()
+		listed := ListedBlobs(e.Body)
 		for _, b := range e.Blobs {
-			if err := b.check(); err != nil {
+			err := b.check()
+			if err == nil && !slices.Contains(listed, b.Digest) {
+				err = fmt.Errorf("blob %s is not listed: %w", b.Digest, ErrInvalidEntry)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("append entry %d to %s: %w", e.Seq, thread, err)
 			}
 			carried[b.Digest] = true
 		}
-		for _, d := range ListedBlobs(e.Body) {
+		for _, d := range listed {
 			if !carried[d] {
 				needed = append(needed, d)
 			}

@@ -386,10 +386,13 @@ type Forked struct {
 	Hash   string          `json:"hash"`
 }
 
-// EntryErased is the body of entry.erased.
+// EntryErased is the body of entry.erased. What created threads, forks and erasures say is never erased.
 type EntryErased struct {
-	Seq    record.Seq `json:"seq"`
-	Hash   string     `json:"hash"` // of the entry whose body was erased
+	Seq  record.Seq `json:"seq"`
+	Hash string     `json:"hash"` // of the entry whose body was erased
+	// By is set in a fork only, when the erased entry is inherited and the parent erased it past the fork: the seq of
+	// the parent's entry.erased.
+	By     record.Seq `json:"by,omitempty"`
 	Reason string     `json:"reason"`
 }
 

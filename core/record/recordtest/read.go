@@ -46,6 +46,9 @@ func testBadBlobs(t *testing.T, s record.Store) {
 	mustFail(t, s, record.ErrNoBlob, head, listing)
 	listing.Blobs = []record.Blob{{Digest: a.Digest, Data: []byte("other content")}}
 	mustFail(t, s, record.ErrInvalidEntry, head, listing)
+	unlisted := record.NewBlob([]byte("unlisted"))
+	listing.Blobs = []record.Blob{a, unlisted}
+	mustFail(t, s, record.ErrInvalidEntry, head, listing)
 	mustHold(t, s, w.ID, all)
 	if _, err := s.Blob(ctx(t), a.Digest); !errors.Is(err, record.ErrNoBlob) {
 		t.Fatalf("blob of a refused append: got error %v, want %v", err, record.ErrNoBlob)
