@@ -23,7 +23,8 @@ type VerifyOptions struct {
 	Unsigned bool
 	// KeepBlobs hands out, in Entry.Blobs, the contents of the blob lines that stand before an entry.
 	KeepBlobs bool
-	// Head is the newest signed head that is known of a thread in a store; nil when there is none.
+	// Head is the newest signed head that is known of a thread in a store, or of an export that carries none; nil when
+	// there is none. Entries after it are counted, not refused.
 	Head *SignedHead
 }
 
@@ -91,14 +92,6 @@ func VerifyThread(ctx context.Context, s Store, thread ThreadID, o VerifyOptions
 		if err := v.entryLine(e.Line); err != nil {
 			return v.report, err
 		}
-		if o.Head != nil && e.Thread == o.Head.Thread && e.Seq == o.Head.Seq {
-			if err := v.head(*o.Head); err != nil {
-				return v.report, err
-			}
-		}
-	}
-	if o.Head != nil && v.report.Signed == nil {
-		return v.report, v.damage(ErrHead, fmt.Sprintf("the record ends before seq %d, which is signed", o.Head.Seq))
 	}
 	if v.report.Thread != thread {
 		return v.report, v.damage(ErrDamaged, fmt.Sprintf("the entries are of %s", v.report.Thread))
@@ -162,7 +155,7 @@ func (v *verifier) damage(kind *fault.Error, why string) error {
 func (v *verifier) exportLine(line []byte) error {
 	switch {
 	case bytes.HasPrefix(line, []byte(entryOpen)):
-		if v.report.Signed != nil && !v.o.Unsigned {
+		if v.report.Signed != nil && !v.o.Unsigned && v.o.Head == nil {
 			return v.damage(ErrDamaged, "line after the signed head")
 		}
 		return v.entryLine(line)
@@ -240,6 +233,11 @@ func (v *verifier) entryLine(line []byte) error {
 	v.report.Unanchored++
 	v.report.Hashed += v.reader.hashed
 	v.reader.hashed = 0
+	if h := v.o.Head; h != nil && e.Thread == h.Thread && e.Seq == h.Seq {
+		if err := v.head(*h); err != nil {
+			return err
+		}
+	}
 	if v.each == nil {
 		return nil
 	}
@@ -334,6 +332,9 @@ func (v *verifier) end() error {
 	}
 	if err := v.openErasures(); err != nil {
 		return err
+	}
+	if h := v.o.Head; h != nil && v.report.Signed == nil {
+		return v.damage(ErrHead, fmt.Sprintf("the record ends before seq %d, which is signed", h.Seq))
 	}
 	if v.line > 0 && v.report.Signed == nil && !v.o.Unsigned {
 		return v.damage(ErrNoHead, "the last line is an entry")
