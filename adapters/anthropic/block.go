@@ -152,7 +152,7 @@ func (b *block) text(field string) string {
 
 // finish returns the block as the provider would have sent it without streaming, and its neutral view (nil for a
 // block that has none).
-func (b *block) finish() (native json.RawMessage, view *thread.Block, err error) {
+func (b *block) finish() (native json.RawMessage, view *thread.Block) {
 	native = b.start
 	for _, g := range b.grown {
 		if g.field != "input" {
@@ -163,42 +163,41 @@ func (b *block) finish() (native json.RawMessage, view *thread.Block, err error)
 		native = setField(native, "citations", b.citations())
 	}
 	input, inputText := b.input()
-	if b.growing("input") != nil {
+	if b.Type == "tool_use" || b.growing("input") != nil {
 		native = setField(native, "input", input)
-	}
-	if !json.Valid(native) {
-		return nil, nil, fmt.Errorf("%s block is not JSON after its deltas", b.Type)
 	}
 	switch b.Type {
 	case "text":
-		view = &thread.Block{Type: "text", Text: b.text("text")}
+		view = &thread.Block{Type: thread.BlockText, Text: b.text("text")}
 	case "thinking":
-		view = &thread.Block{Type: "thinking", Text: b.text("thinking")}
+		view = &thread.Block{Type: thread.BlockThinking, Text: b.text("thinking")}
 	case "tool_use":
-		if inputText == "" && !strict(input) {
-			inputText = string(input)
-		}
-		view = &thread.Block{Type: "tool_call", Name: b.Name, InputText: inputText}
+		view = &thread.Block{Type: thread.BlockToolCall, Name: b.Name, InputText: inputText}
 		if inputText == "" {
 			view.Input = input
 		}
 	}
-	return native, view, nil
+	return native, view
 }
 
-// input returns the input of a tool call as one JSON object, its tokens as they came. What the model wrote is returned
-// as text when it is no object: {} then takes its place, because the provider refuses anything else when it comes back.
+// input returns the input of a tool call as one JSON object, its tokens as they came. Anything else that the model wrote
+// (cut off, no object, a key twice, half a surrogate pair) is returned as text, and {} takes its place: the provider
+// would refuse it when it comes back, for ever.
 func (b *block) input() (object json.RawMessage, text string) {
 	g := b.growing("input")
 	if g == nil || len(g.inner) == 0 {
-		if _, _, value := findField(b.start, "input"); len(value) > 0 && value[0] == '{' {
+		_, _, value := findField(b.start, "input")
+		switch {
+		case value == nil:
+			return json.RawMessage("{}"), ""
+		case strict(value):
 			return value, ""
 		}
-		return json.RawMessage("{}"), ""
+		return json.RawMessage("{}"), string(value)
 	}
 	text = unquote(quote(g.inner))
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, []byte(text)); err != nil || compact.Bytes()[0] != '{' {
+	if err := json.Compact(&compact, []byte(text)); err != nil || !strict(compact.Bytes()) {
 		return json.RawMessage("{}"), text
 	}
 	return compact.Bytes(), ""

@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/thread"
@@ -107,11 +108,10 @@ var (
 // is written, and a newline.
 func (c *Client) Send(ctx context.Context, r loop.Request, deltas func(kind, text string)) (loop.Answer, error) {
 	key, err := c.options.Key(r.Epoch.Account)
-	if err != nil || strings.TrimSpace(key) == "" {
-		return loop.Answer{}, &loop.ModelError{Cause: thread.CauseAuth, Detail: "no credential for " + r.Epoch.Account}
+	if key = strings.TrimSpace(key); err != nil || key == "" || strings.ContainsFunc(key, unicode.IsControl) {
+		return loop.Answer{}, &loop.ModelError{Cause: thread.CauseAuth, Detail: "no usable credential for " + r.Epoch.Account}
 	}
-	key = strings.TrimSpace(key)
-	a := &assembly{deltas: deltas}
+	a := &assembly{deltas: deltas, limit: MaxAnswer}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	failure := c.exchange(watched, cancel, r, key, a)
@@ -131,15 +131,16 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, r
 	if err != nil {
 		return a.broken(thread.CauseInvalid, err.Error())
 	}
-	watch := time.AfterFunc(c.options.HeaderTimeout, func() { cancel(errNoAnswer) })
-	defer watch.Stop()
+	patience := time.AfterFunc(c.options.HeaderTimeout, func() { cancel(errNoAnswer) })
 	resp, err := c.http.Do(req)
+	patience.Stop()
 	if err != nil {
 		return a.broken(thread.CauseNetwork, reason(ctx, err))
 	}
 	defer resp.Body.Close()
-	body := &watchedBody{r: resp.Body, timer: watch, limit: c.options.IdleTimeout}
-	watch.Reset(body.limit)
+	silence := time.AfterFunc(c.options.IdleTimeout, func() { cancel(errSilence) })
+	defer silence.Stop()
+	body := &watchedBody{r: resp.Body, timer: silence, limit: c.options.IdleTimeout}
 	a.answer.ProviderRequestID = sentence(resp.Header.Get("request-id"), key)
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))

@@ -31,6 +31,7 @@ type wireUsage struct {
 // assembly builds an answer from its events.
 type assembly struct {
 	deltas func(kind, text string)
+	limit  int // of the content, in bytes
 
 	answer    loop.Answer
 	started   bool // message_start came
@@ -145,17 +146,14 @@ func (a *assembly) content(event string, start, delta json.RawMessage) error {
 		if err != nil {
 			return malformed("%s", err)
 		}
-		if shown != "" && (kind != "tool_call" || a.open.Type == "tool_use") {
+		if shown != "" && kind != "" && (kind != "tool_call" || a.open.Type == "tool_use") {
 			a.show(kind, shown)
 		}
 	case "content_block_stop":
 		if a.open.Type == "tool_use" {
 			a.show("tool_call", "\n")
 		}
-		native, view, err := a.open.finish()
-		if err != nil {
-			return malformed("%s", err)
-		}
+		native, view := a.open.finish()
 		a.size += a.open.size()
 		a.answer.Native = append(a.answer.Native, native)
 		if view != nil {
@@ -165,8 +163,8 @@ func (a *assembly) content(event string, start, delta json.RawMessage) error {
 		a.index++
 		return nil
 	}
-	if a.size+a.open.size() > MaxAnswer {
-		return malformed("answer over %d bytes", MaxAnswer)
+	if a.size+a.open.size() > a.limit {
+		return malformed("answer over %d bytes", a.limit)
 	}
 	return nil
 }
