@@ -66,7 +66,7 @@ func violationInside(s source, ours string) string {
 		"internal": {},
 		"tools":    {"core", "adapters", "client", "internal", "tools"},
 		"bench":    {"core", "adapters"},
-		"e2e":      {"core", "adapters", "client", "e2e"},
+		"e2e":      {"core", "client", "e2e"},
 		"archtest": {},
 	}[s.layer()]
 	switch {
