@@ -65,7 +65,7 @@ func command() *cli.Command {
 				Sources: cli.EnvVars("CONDENSATE_SIM_SEED")},
 			&cli.DurationFlag{Name: "chunk-delay", Usage: "pause `DURATION` between two pieces of a stream (default: 15ms)",
 				Sources: cli.EnvVars("CONDENSATE_SIM_CHUNK_DELAY")},
-			lifecycle.ReadyFlag(),
+			lifecycle.ReadyFlag(), lifecycle.LifelineFlag(),
 		},
 		Action: serve,
 	}
@@ -75,6 +75,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if _, err := toolcli.Args(c, 0, 0); err != nil {
 		return err
 	}
+	ctx = lifecycle.Lifeline(ctx, c)
 	log, err := logging.New(c, c.Root().ErrWriter)
 	if err != nil {
 		return err

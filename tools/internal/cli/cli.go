@@ -43,6 +43,9 @@ func Main(command *cli.Command) {
 	os.Exit(Run(ctx, command, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
+// Exit ends a process that is not a command line, as a guard is, with its code.
+func Exit(code int) { os.Exit(code) }
+
 // Run runs the tool and returns its exit code. The command is changed: shared flags and manners are added to its tree.
 func Run(ctx context.Context, root *cli.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/cnd-runtime/transcript"
+	toolcli "condensate.dev/cnd/tools/internal/cli"
+)
+
+func listCommand() *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "print all threads, oldest first; with --json one line each",
+		Action: list,
+	}
+}
+
+func list(ctx context.Context, c *cli.Command) error {
+	if _, err := toolcli.Args(c, 0, 0); err != nil {
+		return err
+	}
+	api, err := connect()
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(c.Root().Writer, 0, 0, 2, ' ', 0)
+	for s, err := range api.Threads(ctx) {
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			if err := printJSON(c.Root().Writer, summaryLine{line{Type: "thread"}, s}); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%d turns\t%s\t%s\n", s.ID, state(s), s.Turns, s.Updated[:19], transcript.Clean(title(s))); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// summaryLine is a thread in the output of list --json and show --json.
+type summaryLine struct {
+	line
+	thread.Summary
+}
+
+// state says how a thread is, and what it waits for.
+func state(s thread.Summary) string {
+	if s.Waiting != nil {
+		return s.State + ":" + s.Waiting.Reason
+	}
+	return s.State
+}
+
+func title(s thread.Summary) string {
+	if s.Title != "" {
+		return s.Title
+	}
+	return s.Cwd
+}
+
+func showCommand() *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "print the state of a thread and what was said in it", ArgsUsage: "THREAD",
+		Action: show,
+	}
+}
+
+func show(ctx context.Context, c *cli.Command) error {
+	args, err := toolcli.Args(c, 1, 1)
+	if err != nil {
+		return err
+	}
+	api, id, err := onThread(ctx, args)
+	if err != nil {
+		return err
+	}
+	s, err := api.Thread(ctx, id)
+	if err != nil {
+		return fmt.Errorf("show %s: %w", id, err)
+	}
+	out := c.Root().Writer
+	if c.Bool("json") {
+		return printJSON(out, summaryLine{line{Type: "thread"}, s})
+	}
+	if err := printSummary(out, s); err != nil {
+		return err
+	}
+	p := transcript.New(out)
+	for e, err := range api.Entries(ctx, id, 0) {
+		if err != nil {
+			return fmt.Errorf("show %s: %w", id, err)
+		}
+		p.Entry(e)
+	}
+	p.End()
+	return nil
+}

@@ -1,0 +1,216 @@
+// Package compose puts a runtime together: the store, the loop, the tools, the provider's clients and the API, each
+// from its adapter, as the settings say.
+package compose
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"condensate.dev/cnd/adapters/follow"
+	"condensate.dev/cnd/adapters/guard"
+	"condensate.dev/cnd/adapters/httpapi"
+	"condensate.dev/cnd/adapters/notes"
+	"condensate.dev/cnd/adapters/pebblestore"
+	"condensate.dev/cnd/adapters/shelltools"
+	"condensate.dev/cnd/client"
+	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/loop"
+	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/config"
+	"condensate.dev/cnd/tools/internal/logging"
+)
+
+// Names in the folders of the configuration and the data.
+const (
+	recordKeyFile = "record.key"
+	storeFolder   = "store"
+	headsFile     = "heads.jsonl"
+	callsFolder   = "calls"
+)
+
+// IsolationNone says that agents run as the user with nothing between them and the user's files.
+const IsolationNone = "none"
+
+// Parts are what a runtime is made from.
+type Parts struct {
+	Settings   Settings
+	Dirs       config.Dirs
+	Credential Credential
+	Version    string
+	Log        *slog.Logger
+	// Fatal is called at most once when the record can no longer be written: the process must end.
+	Fatal func(error)
+}
+
+// Runtime is an open runtime.
+type Runtime struct {
+	parts    Parts
+	key      string // bearer key of the API
+	store    *pebblestore.Store
+	heads    *notes.Heads
+	guard    *guard.Guard
+	accounts accounts
+	hub      *follow.Hub
+	host     *loop.Host
+	maker    threadMaker
+	closing  atomic.Bool
+}
+
+// Open opens everything that a runtime stands on. It starts no work; see [Runtime.Recover].
+func Open(p Parts) (*Runtime, error) {
+	key, err := createOnce(filepath.Join(p.Dirs.Config, client.KeyFile), newKey)
+	if err != nil {
+		return nil, fmt.Errorf("key of the API: %w", err)
+	}
+	signer, err := notes.LoadOrCreateKey(filepath.Join(p.Dirs.Config, recordKeyFile), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	store, err := pebblestore.Open(filepath.Join(p.Dirs.Data, storeFolder), pebblestore.Options{
+		Project: project, MinFree: uint64(p.Settings.MinFreeMiB) << 20, OnFatal: p.Fatal, Logger: p.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime{parts: p, key: string(key[:len(key)-1]), store: store}
+	if err := r.open(signer); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return r, nil
+}
+
+// newKey returns a new bearer key as the line of its file.
+func newKey() ([]byte, error) {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return append(hex.AppendEncode(nil, b[:]), '\n'), nil
+}
+
+// open makes what stands on the store.
+func (r *Runtime) open(signer *notes.Key) error {
+	p := r.parts
+	var err error
+	r.heads, err = notes.OpenHeads(filepath.Join(p.Dirs.Data, headsFile), signer, func(err error) {
+		p.Log.Error("heads are not signed any more", slog.Any(logging.KeyErr, err))
+	})
+	if err != nil {
+		return err
+	}
+	if r.guard, err = guard.New(filepath.Join(p.Dirs.Data, callsFolder)); err != nil {
+		return errors.Join(err, r.heads.Close())
+	}
+	tools := shelltools.New(shelltools.Options{Commands: r.guard})
+	r.accounts = newAccounts(p.Settings.SimAddr, p.Credential)
+	r.hub = follow.NewHub(r.store, follow.Options{})
+	r.host = loop.NewHost(loop.Ports{
+		Store: r.store, Model: r.accounts, Tools: tools, Policy: rules{}, Now: time.Now, Entropy: rand.Reader,
+		Follower: signing{r.hub, r.heads}, Ready: r.store.Ready,
+	}, loop.Options{Version: p.Version, Report: func(id record.ThreadID, err error) {
+		p.Log.Error("thread in trouble", slog.String(logging.KeyThread, string(id)), slog.Any(logging.KeyErr, err))
+	}})
+	r.maker = threadMaker{
+		settings: p.Settings, accounts: r.accounts, tools: tools.Specs(), headKey: signer.VerifierKey(), isolation: IsolationNone,
+	}
+	return nil
+}
+
+// Handler returns the API as it is served at addr.
+func (r *Runtime) Handler(addr string) http.Handler {
+	records := records{r.store, r.heads}
+	return httpapi.New(httpapi.Options{
+		Host: r.host, Store: r.store, Threads: threads{r.store}, Follow: r.hub,
+		NewThread: r.maker.make,
+		Export:    records.export,
+		Import:    records.importRecord,
+		Reindex:   r.reindex,
+		Health:    r.health,
+		Key:       r.key, Addr: addr, Hosts: r.parts.Settings.Hosts, Logger: r.parts.Log,
+	})
+}
+
+func (r *Runtime) reindex(ctx context.Context) (int, error) {
+	if err := r.store.Reindex(ctx); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, err := range r.store.Threads(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (r *Runtime) health(context.Context) httpapi.Health {
+	h := httpapi.Health{Ready: true, Version: r.parts.Version, Isolation: IsolationNone}
+	err := r.store.Ready()
+	if r.closing.Load() {
+		err = loop.ErrClosed
+	}
+	if err != nil {
+		h.Ready, h.Reason = false, fmt.Sprintf("%s: %s", fault.Find(err).Code, err)
+	}
+	return h
+}
+
+// Recover goes on with everything that a dead runtime left: it ends what still runs of its commands, continues its
+// turns and signs the heads that it did not. Trouble with one thread is logged and stops no other.
+func (r *Runtime) Recover(ctx context.Context) {
+	log := r.parts.Log
+	var busy []record.ThreadID
+	for s, err := range (threads{r.store}).Summaries(ctx, "") {
+		if err != nil && s.ID == "" {
+			log.ErrorContext(ctx, "threads cannot be listed", slog.Any(logging.KeyErr, err))
+			break
+		}
+		switch {
+		case s.State == thread.StateForeign:
+		case s.State != thread.StateIdle || s.Queued > 0:
+			busy = append(busy, s.ID)
+		default:
+			r.signHead(ctx, s.ID)
+		}
+	}
+	if err := r.host.Recover(ctx, busy); err != nil && ctx.Err() == nil {
+		log.ErrorContext(ctx, "not every thread could be recovered", slog.Any(logging.KeyErr, err))
+	}
+	if err := r.guard.Sweep(ctx); err != nil && ctx.Err() == nil {
+		log.ErrorContext(ctx, "commands of a dead runtime may still run", slog.Any(logging.KeyErr, err))
+	}
+	log.InfoContext(ctx, "recovered", slog.Int(logging.KeyCount, len(busy)))
+}
+
+// signHead has the head of an idle thread signed, unless it is.
+func (r *Runtime) signHead(ctx context.Context, id record.ThreadID) {
+	at, err := r.store.Head(ctx, id)
+	if err != nil {
+		return // its own readers will be told
+	}
+	if newest, err := r.heads.Newest(id); err == nil && (newest == nil || newest.Seq < at.Seq) {
+		r.heads.Add(id, at)
+	}
+}
+
+// Stop begins to drain: streams end, no new work starts, running work gets its grace.
+func (r *Runtime) Stop(ctx context.Context) error {
+	r.closing.Store(true)
+	r.hub.Close()
+	return r.host.Close(ctx)
+}
+
+// Close closes what is open, in the order opposite to opening. Stop comes before.
+func (r *Runtime) Close() error {
+	err := r.heads.Close()
+	r.accounts.close()
+	return errors.Join(err, r.store.Close())
+}
