@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"condensate.dev/cnd/core/record"
-	"condensate.dev/cnd/core/thread"
 )
 
 // Append implements [record.Store]. It returns no later than its context or AppendTimeout demand, also when the disk
@@ -26,7 +25,11 @@ func (s *Store) Append(ctx context.Context, id record.ThreadID, expect record.He
 }
 
 func (s *Store) append(ctx context.Context, id record.ThreadID, expect record.Head, entries []record.Entry) (record.Head, error) {
-	if err := checkChain(id, expect, entries); err != nil {
+	if ctx.Err() != nil {
+		return record.Head{}, contextError(ctx)
+	}
+	needed, err := check(id, expect, entries)
+	if err != nil {
 		return record.Head{}, err
 	}
 	if err := s.writable(); err != nil {
@@ -44,31 +47,29 @@ func (s *Store) append(ctx context.Context, id record.ThreadID, expect record.He
 	}
 	leave := func() { st.release(); s.gate.leave() }
 
-	last := entries[len(entries)-1].Head()
-	batch, next, err := s.appendBatch(id, st, expect, entries)
-	if err != nil || batch == nil {
+	next, err := s.successor(id, st, expect, entries, needed)
+	if err != nil || next == nil {
 		leave()
-		return last, err
+		return entries[len(entries)-1].Head(), err
 	}
-	done := make(chan error, 1)
-	go s.health.guard(done, func() error {
-		defer leave()
-		if err := s.db.Apply(batch, pebble.Sync); err != nil {
-			return classify(err)
+	fresh, err := s.fresh(entries)
+	if err != nil {
+		leave()
+		return record.Head{}, err
+	}
+	err = s.commit(ctx, timeout, sizeOf(id, entries, fresh, next), func(b *pebble.Batch) {
+		putBlobs(b, fresh)
+		for i := range entries {
+			putEntry(b, &entries[i])
 		}
-		st.ack(next)
-		return batch.Close()
+		putMark(b, id, next)
+	}, func(applied bool) {
+		if applied {
+			st.ack(next)
+		}
+		leave()
 	})
-	return last, s.await(ctx, timeout, done)
-}
-
-// deadline returns the channel that ends an append whose context does not.
-func deadline(ctx context.Context) (timeout <-chan time.Time, stop func()) {
-	if _, ok := ctx.Deadline(); ok {
-		return nil, func() {}
-	}
-	t := time.NewTimer(AppendTimeout)
-	return t.C, func() { t.Stop() }
+	return next.head, err
 }
 
 // takeTurn waits until nobody else writes to the thread.
@@ -90,39 +91,52 @@ func (s *Store) takeTurn(ctx context.Context, timeout <-chan time.Time, st *stat
 	}
 }
 
-// appendBatch returns the batch that appends entries and the mark after it; no batch when they are stored already.
-func (s *Store) appendBatch(id record.ThreadID, st *state, expect record.Head, entries []record.Entry) (*pebble.Batch, *mark, error) {
+// successor returns the mark of the thread after entries; nil when they are stored already.
+func (s *Store) successor(
+	id record.ThreadID, st *state, expect record.Head, entries []record.Entry, needed []record.Digest,
+) (*mark, error) {
 	now, err := s.load(id, st)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if now.foreign {
-		return nil, nil, fmt.Errorf("%w: %w", ErrForeign, record.ErrReadOnly)
-	}
-	if now.head != expect {
-		if now.exists() {
-			return nil, nil, s.checkStored(id, now, entries)
-		}
+	switch {
+	case now.foreign:
+		return nil, fmt.Errorf("%w: %w", ErrForeign, record.ErrReadOnly)
+	case now.exists() && (now.head != expect || entries[0].Kind == record.ThreadForked):
+		return nil, s.checkStored(id, now, entries)
+	case now.head != expect:
 		if err := s.checkFork(expect, entries[0]); err != nil {
-			return nil, nil, err
+			return nil, err
+		}
+	}
+	for _, d := range needed {
+		if found, err := s.hasBlob(d); err != nil {
+			return nil, err
+		} else if !found {
+			return nil, fmt.Errorf("blob %s: %w", d, record.ErrNoBlob)
 		}
 	}
 	next := &mark{head: entries[len(entries)-1].Head(), projection: now.projection}
-	for _, e := range entries {
-		if next.projection, err = s.projected(next.projection, e); err != nil {
-			return nil, nil, err
+	for i := range entries {
+		if next.projection, err = s.projected(next.projection, entries[i]); err != nil {
+			return nil, err
 		}
 	}
-	batch := s.db.NewBatchWithSize(batchSize(id, entries, next))
-	for _, e := range entries {
-		if err := s.putBlobs(batch, e.Blobs); err != nil {
-			batch.Close()
-			return nil, nil, err
+	return next, nil
+}
+
+// fresh returns the blobs of entries that the store does not have.
+func (s *Store) fresh(entries []record.Entry) (blobs []record.Blob, err error) {
+	for i := range entries {
+		for _, b := range entries[i].Blobs {
+			if found, err := s.hasBlob(b.Digest); err != nil {
+				return nil, err
+			} else if !found {
+				blobs = append(blobs, b)
+			}
 		}
-		putEntry(batch, e)
 	}
-	putMark(batch, id, next)
-	return batch, next, nil
+	return blobs, nil
 }
 
 // checkStored returns nil when the entries stand in the store, byte for byte, where they were to be appended.
@@ -139,54 +153,48 @@ func (s *Store) checkStored(id record.ThreadID, now *mark, entries []record.Entr
 	return nil
 }
 
-// checkFork says whether first starts a fork at expect, an entry that the store holds.
+// checkFork says whether first starts a fork at expect, an entry of the parent's own that the store holds.
 func (s *Store) checkFork(expect record.Head, first record.Entry) error {
 	if first.Kind != record.ThreadForked {
 		return fmt.Errorf("the thread does not exist: %w", record.ErrConflict)
 	}
-	fork, err := thread.Decode[thread.Forked](first)
+	parent, _, err := record.ForkOf(first)
 	if err != nil {
 		return err
 	}
-	if fork.Seq != expect.Seq || fork.Hash != expect.Hash.String() {
-		return fmt.Errorf("fork at seq %d, hash %.8s…, appended after seq %d, hash %.8s…: %w",
-			fork.Seq, fork.Hash, expect.Seq, expect.Hash, record.ErrInvalidEntry)
-	}
-	e, err := s.inherited(fork.Parent, fork.Seq)
+	m, err := s.acked(parent)
 	if err != nil {
 		return err
 	}
-	if e.Hash != expect.Hash {
-		return fmt.Errorf("fork at seq %d of %s: hash there is %.8s…, not %.8s…: %w",
-			fork.Seq, fork.Parent, e.Hash, expect.Hash, record.ErrConflict)
+	if !m.exists() {
+		return fmt.Errorf("parent %s: %w", parent, record.ErrNotFound)
 	}
-	return nil
+	k := entryKey(parent, expect.Seq)
+	line, found, err := get(s.db, k)
+	if err != nil {
+		return err
+	}
+	if found && expect.Seq <= m.head.Seq {
+		e, err := parseStored(parent, k, line)
+		if err != nil || e.Hash == expect.Hash {
+			return err
+		}
+	}
+	return fmt.Errorf("parent %s has no entry %d with hash %.8s…: %w", parent, expect.Seq, expect.Hash, record.ErrConflict)
 }
 
-// checkChain says whether the entries follow expect and their lines carry the headers that they claim. What the body
-// hashes to is not computed again: whoever sealed or parsed the entry has just done it.
-func checkChain(id record.ThreadID, expect record.Head, entries []record.Entry) error {
-	if len(entries) == 0 {
-		return fmt.Errorf("no entries: %w", record.ErrInvalidEntry)
+// check is the part of an append that needs no store: record.CheckAppend, and that the lines carry the headers that
+// the entries claim. What the bodies hash to is not computed again: whoever sealed or parsed them has just done it.
+func check(id record.ThreadID, expect record.Head, entries []record.Entry) (needed []record.Digest, err error) {
+	if needed, err = record.CheckAppend(id, expect, entries); err != nil {
+		return nil, err
 	}
 	for i := range entries {
-		e := &entries[i]
-		if e.Thread != id || e.Seq != expect.Next() || e.Prev != expect.Hash {
-			return fmt.Errorf("entry %d of %s (%s) does not follow seq %d, hash %.8s…: %w",
-				e.Seq, e.Thread, e.Kind, expect.Seq, expect.Hash, record.ErrInvalidEntry)
+		if err := checkLine(&entries[i]); err != nil {
+			return nil, fmt.Errorf("entry %d (%s): %w", entries[i].Seq, entries[i].Kind, err)
 		}
-		if err := checkLine(e); err != nil {
-			return fmt.Errorf("entry %d of %s (%s): %w", e.Seq, e.Thread, e.Kind, err)
-		}
-		for _, b := range e.Blobs {
-			if len(b.Data) > record.MaxBlob || sha256.Sum256(b.Data) != b.Digest {
-				return fmt.Errorf("entry %d of %s (%s): blob %s of %d bytes is too large or another: %w",
-					e.Seq, e.Thread, e.Kind, b.Digest, len(b.Data), record.ErrInvalidEntry)
-			}
-		}
-		expect = e.Head()
 	}
-	return nil
+	return needed, nil
 }
 
 // checkLine says whether the stored line has the place, the predecessor and the hash that the entry claims.
@@ -229,50 +237,42 @@ func (s *Store) projected(prev []byte, e record.Entry) ([]byte, error) {
 	return p, nil
 }
 
-func batchSize(id record.ThreadID, entries []record.Entry, next *mark) int {
-	const overhead = 32 // kind and lengths of one key, or the header of a batch
-	n := 3*overhead + 2*len(id) + headLen + len(next.projection)
-	for _, e := range entries {
-		n += overhead + entryKeyLen(id) + len(e.Line)
+// sizeOf returns about how many bytes an append adds to a batch.
+func sizeOf(id record.ThreadID, entries []record.Entry, blobs []record.Blob, next *mark) int {
+	const overhead = 32 // kind and lengths of one key
+	n := 2*overhead + len(id) + headLen + len(next.projection)
+	for i := range entries {
+		n += overhead + entryKeyLen(id) + len(entries[i].Line)
+	}
+	for _, b := range blobs {
+		n += overhead + len(b.Digest) + len(b.Data)
 	}
 	return n
 }
 
-func putEntry(b *pebble.Batch, e record.Entry) {
+func putEntry(b *pebble.Batch, e *record.Entry) {
 	op := b.SetDeferred(entryKeyLen(e.Thread), len(e.Line))
 	appendEntryKey(op.Key[:0], e.Thread, e.Seq)
 	copy(op.Value, e.Line)
-	mustFinish(op.Finish())
+	must(op.Finish())
+}
+
+func putBlobs(b *pebble.Batch, blobs []record.Blob) {
+	for _, blob := range blobs {
+		must(b.Set(blobKey(blob.Digest), blob.Data, nil))
+	}
 }
 
 func putMark(b *pebble.Batch, id record.ThreadID, m *mark) {
-	op := b.SetDeferred(len(headPrefix)+len(id), headLen)
+	op := b.SetDeferred(len(headPrefix)+len(id), headLen+len(m.projection))
 	copy(op.Key[copy(op.Key, headPrefix):], id)
-	appendHead(op.Value[:0], m.head)
-	mustFinish(op.Finish())
-	if m.projection != nil {
-		mustFinish(b.Set(key(projectionPrefix, id), m.projection, nil))
-	}
+	copy(op.Value[len(appendHead(op.Value[:0], m.head)):], m.projection)
+	must(op.Finish())
 }
 
-// putBlobs adds the blobs that the store does not have.
-func (s *Store) putBlobs(b *pebble.Batch, blobs []record.Blob) error {
-	for _, blob := range blobs {
-		k := blobKey(blob.Digest)
-		_, found, err := get(s.db, k)
-		if err != nil {
-			return err
-		}
-		if !found {
-			mustFinish(b.Set(k, blob.Data, nil))
-		}
-	}
-	return nil
-}
-
-// mustFinish panics on the only errors of building a batch, which are misuse.
-func mustFinish(err error) {
+// must panics on the only errors of filling a batch, which are misuse.
+func must(err error) {
 	if err != nil {
-		panic(fmt.Sprintf("pebblestore: build batch: %v", err))
+		panic(fmt.Sprintf("pebblestore: fill batch: %v", err))
 	}
 }

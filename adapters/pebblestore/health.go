@@ -85,9 +85,9 @@ func (h *health) die(cause error) error {
 	return h.err
 }
 
-// guard runs call and sends its error to done, also when Pebble ended the goroutine (see logger.Fatalf) or panicked,
-// as it does when it cannot rotate its log. It must be the last that its goroutine does.
-func (h *health) guard(done chan<- error, call func() error) {
+// guard runs call and then over with its error, also when Pebble ended the goroutine (see logger.Fatalf) or panicked, as
+// it does when it cannot rotate its log.
+func (h *health) guard(call func() error, over func(error)) {
 	var err error
 	returned := false
 	defer func() {
@@ -96,7 +96,7 @@ func (h *health) guard(done chan<- error, call func() error) {
 		} else if !returned {
 			err = h.failure()
 		}
-		done <- err
+		over(err)
 	}()
 	err = call()
 	returned = true
@@ -110,7 +110,7 @@ func (h *health) listener() *pebble.EventListener {
 			time.Sleep(retryPause)
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			h.latch(fmt.Errorf("%s: %w: %w", info.Path, ErrDamaged, info.Details))
+			h.latch(fmt.Errorf("%s: %w: %w", info.Path, record.ErrDamaged, info.Details))
 		},
 	}
 }
@@ -147,7 +147,7 @@ func classify(err error) error {
 	case errors.As(err, &known):
 		return err
 	case pebble.IsCorruptionError(err):
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w: %w", ErrDiskLow, err)
 	case errors.Is(err, fs.ErrPermission):

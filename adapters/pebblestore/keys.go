@@ -9,16 +9,15 @@ import (
 
 // The first bytes of the keys. The package comment shows the layout.
 const (
-	entryPrefix      = "t/"
-	blobPrefix       = "b/"
-	headPrefix       = "h/"
-	projectionPrefix = "p/"
-	foreignPrefix    = "f/"
-	importPrefix     = "i/"
-	schemaKey        = "meta/schema"
+	entryPrefix   = "t/"
+	blobPrefix    = "b/"
+	headPrefix    = "h/"
+	foreignPrefix = "f/"
+	importPrefix  = "i/"
+	schemaKey     = "meta/schema"
 )
 
-// headLen is the length of a stored head.
+// headLen is the length of a head where it is stored, before the projection.
 const headLen = 8 + len(record.Digest{})
 
 func key(prefix string, thread record.ThreadID) []byte {
@@ -60,11 +59,12 @@ func appendHead(b []byte, h record.Head) []byte {
 	return append(b, h.Hash[:]...)
 }
 
-func parseHead(b []byte) (h record.Head, err error) {
-	if len(b) != headLen {
-		return h, fmt.Errorf("head of %d bytes, want %d: %w", len(b), headLen, ErrDamaged)
+// parseHead reads a stored head and the projection after it, which shares its memory.
+func parseHead(b []byte) (h record.Head, projection []byte, err error) {
+	if len(b) < headLen {
+		return h, nil, fmt.Errorf("head of %d bytes, want %d: %w", len(b), headLen, record.ErrDamaged)
 	}
 	h.Seq = record.Seq(binary.BigEndian.Uint64(b))
 	copy(h.Hash[:], b[8:])
-	return h, nil
+	return h, b[headLen:], nil
 }

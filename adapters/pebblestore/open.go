@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/record"
 )
 
 const (
@@ -36,7 +37,7 @@ type step func(db *pebble.DB, b *pebble.Batch) error
 var steps []step
 
 // Open opens the store in dir and, unless Options.ReadOnly, makes it when there is none. It waits Options.LockWait
-// for another process to let go. Failures: ErrLocked, ErrNewer, ErrOlder, ErrNoStore, ErrDamaged, ErrDiskLow, ErrIO.
+// for another process to let go. Failures: ErrLocked, ErrNewer, ErrOlder, ErrNoStore, record.ErrDamaged, ErrDiskLow, ErrIO.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o, steps)
 	if err != nil {
@@ -69,10 +70,10 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 	}
 	s := &Store{
 		lock: lock, fs: o.FS, dir: dir, project: o.Project, minFree: o.MinFree, readOnly: o.ReadOnly,
-		health: newHealth(o.Logger, o.OnFatal),
+		queue: make(chan *write, maxWaiting), health: newHealth(o.Logger, o.OnFatal),
 	}
 	done := make(chan error, 1)
-	go s.health.guard(done, func() (err error) {
+	go s.health.guard(func() (err error) {
 		if s.db, err = pebble.Open(dir, s.pebbleOptions()); err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 			return errors.Join(err, s.db.Close())
 		}
 		return nil
-	})
+	}, func(err error) { done <- err })
 	if err := <-done; err != nil {
 		if s.health.isFatal() {
 			return nil, err // the lock stays: see Close
@@ -93,6 +94,7 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
+	go s.commitAll()
 	return s, nil
 }
 
@@ -140,13 +142,13 @@ func readSchema(db *pebble.DB) (uint64, error) {
 			return 0, err
 		}
 		if !empty {
-			return 0, fmt.Errorf("no %s: %w", schemaKey, ErrDamaged)
+			return 0, fmt.Errorf("no %s: %w", schemaKey, record.ErrDamaged)
 		}
 		return 0, nil
 	}
 	schema, err := strconv.ParseUint(string(v), 10, 32)
 	if err != nil || schema == 0 {
-		return 0, fmt.Errorf("%s is %.20q: %w", schemaKey, v, ErrDamaged)
+		return 0, fmt.Errorf("%s is %.20q: %w", schemaKey, v, record.ErrDamaged)
 	}
 	return schema, nil
 }

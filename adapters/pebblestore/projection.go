@@ -19,8 +19,8 @@ type Projected struct {
 }
 
 // Projection returns the projection of a thread, or an error wrapping record.ErrNotFound.
-func (s *Store) Projection(_ context.Context, id record.ThreadID) (Projected, error) {
-	m, err := s.existing(id)
+func (s *Store) Projection(ctx context.Context, id record.ThreadID) (Projected, error) {
+	m, err := s.existing(ctx, id)
 	if err != nil {
 		return Projected{}, fmt.Errorf("projection of %s: %w", id, err)
 	}
@@ -76,16 +76,12 @@ func (s *Store) reindex(ctx context.Context, id record.ThreadID) error {
 		leave()
 		return err
 	}
-	done := make(chan error, 1)
-	go s.health.guard(done, func() error {
-		defer leave()
-		if err := s.db.Set(key(projectionPrefix, id), next.projection, pebble.Sync); err != nil {
-			return classify(err)
+	return s.commit(ctx, timeout, sizeOf(id, nil, nil, next), func(b *pebble.Batch) { putMark(b, id, next) }, func(applied bool) {
+		if applied {
+			st.ack(next)
 		}
-		st.ack(next)
-		return nil
+		leave()
 	})
-	return s.await(ctx, timeout, done)
 }
 
 // recompute returns the mark of a thread with the projection that its entries give.

@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"condensate.dev/cnd/core/record"
-	"condensate.dev/cnd/core/thread"
 )
 
 // Entries implements [record.Store].
@@ -60,7 +59,7 @@ func (s *Store) entries(ctx context.Context, id record.ThreadID, from record.Seq
 			return err
 		}
 		if !last.Hash.IsZero() && (e.Seq != last.Next() || e.Prev != last.Hash) {
-			return fmt.Errorf("entry %d of %s does not follow entry %d: %w", e.Seq, id, last.Seq, ErrDamaged)
+			return fmt.Errorf("entry %d of %s does not follow entry %d: %w", e.Seq, id, last.Seq, record.ErrDamaged)
 		}
 		last = e.Head()
 		if !each(e) {
@@ -71,7 +70,7 @@ func (s *Store) entries(ctx context.Context, id record.ThreadID, from record.Seq
 		return classify(err)
 	}
 	if last != head {
-		return fmt.Errorf("entries of %s end at seq %d, the head is at %d: %w", id, last.Seq, head.Seq, ErrDamaged)
+		return fmt.Errorf("entries of %s end at seq %d, the head is at %d: %w", id, last.Seq, head.Seq, record.ErrDamaged)
 	}
 	return nil
 }
@@ -80,17 +79,17 @@ func (s *Store) entries(ctx context.Context, id record.ThreadID, from record.Seq
 func parseStored(id record.ThreadID, k, line []byte) (record.Entry, error) {
 	e, err := record.Parse(bytes.Clone(line))
 	if err != nil {
-		return record.Entry{}, fmt.Errorf("entry at key %q: %w: %w", k, ErrDamaged, err)
+		return record.Entry{}, fmt.Errorf("entry at key %q: %w: %w", k, record.ErrDamaged, err)
 	}
 	if e.Thread != id || !bytes.Equal(k, entryKey(e.Thread, e.Seq)) {
-		return record.Entry{}, fmt.Errorf("entry %d of %s at key %q: %w", e.Seq, e.Thread, k, ErrDamaged)
+		return record.Entry{}, fmt.Errorf("entry %d of %s at key %q: %w", e.Seq, e.Thread, k, record.ErrDamaged)
 	}
 	return e, nil
 }
 
 // Head implements [record.Store].
-func (s *Store) Head(_ context.Context, id record.ThreadID) (record.Head, error) {
-	m, err := s.existing(id)
+func (s *Store) Head(ctx context.Context, id record.ThreadID) (record.Head, error) {
+	m, err := s.existing(ctx, id)
 	if err != nil {
 		return record.Head{}, fmt.Errorf("head of %s: %w", id, err)
 	}
@@ -98,7 +97,10 @@ func (s *Store) Head(_ context.Context, id record.ThreadID) (record.Head, error)
 }
 
 // existing returns what is acknowledged of a thread, or record.ErrNotFound.
-func (s *Store) existing(id record.ThreadID) (*mark, error) {
+func (s *Store) existing(ctx context.Context, id record.ThreadID) (*mark, error) {
+	if ctx.Err() != nil {
+		return nil, contextError(ctx)
+	}
 	if err := s.gate.enter(); err != nil {
 		return nil, err
 	}
@@ -113,64 +115,19 @@ func (s *Store) existing(id record.ThreadID) (*mark, error) {
 	return m, nil
 }
 
-// inherited returns the entry of the thread at seq, which may be an ancestor's.
-func (s *Store) inherited(id record.ThreadID, seq record.Seq) (record.Entry, error) {
-	m, err := s.acked(id)
-	if err != nil {
-		return record.Entry{}, err
-	}
-	if !m.exists() || seq > m.head.Seq {
-		return record.Entry{}, fmt.Errorf("entry %d of %s: %w", seq, id, record.ErrNotFound)
-	}
-	k := entryKey(id, seq)
-	line, found, err := get(s.db, k)
-	if err != nil {
-		return record.Entry{}, err
-	}
-	if found {
-		return parseStored(id, k, line)
-	}
-	first, err := s.firstEntry(id)
-	if err != nil {
-		return record.Entry{}, err
-	}
-	if first.Kind != record.ThreadForked || seq >= first.Seq {
-		return record.Entry{}, fmt.Errorf("no entry %d of %s: %w", seq, id, ErrDamaged)
-	}
-	fork, err := thread.Decode[thread.Forked](first)
-	if err != nil {
-		return record.Entry{}, err
-	}
-	return s.inherited(fork.Parent, seq)
-}
-
-// firstEntry returns the first own entry of a thread.
-func (s *Store) firstEntry(id record.ThreadID) (e record.Entry, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(id, 0), UpperBound: entriesEnd(id)})
-	if err != nil {
-		return e, classify(err)
-	}
-	defer it.Close()
-	if !it.First() {
-		return e, classify(errors.Join(it.Error(), fmt.Errorf("%s has a head and no entries: %w", id, ErrDamaged)))
-	}
-	line, err := it.ValueAndErr()
-	if err != nil {
-		return e, classify(err)
-	}
-	return parseStored(id, it.Key(), line)
-}
-
 // Blob implements [record.Store].
-func (s *Store) Blob(_ context.Context, d record.Digest) ([]byte, error) {
-	data, err := s.blob(d)
+func (s *Store) Blob(ctx context.Context, d record.Digest) ([]byte, error) {
+	data, err := s.blob(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", d, err)
 	}
 	return data, nil
 }
 
-func (s *Store) blob(d record.Digest) ([]byte, error) {
+func (s *Store) blob(ctx context.Context, d record.Digest) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, contextError(ctx)
+	}
 	if err := s.gate.enter(); err != nil {
 		return nil, err
 	}
@@ -182,9 +139,20 @@ func (s *Store) blob(d record.Digest) ([]byte, error) {
 	case !found:
 		return nil, record.ErrNoBlob
 	case sha256.Sum256(data) != d:
-		return nil, fmt.Errorf("%d bytes that hash to something else: %w", len(data), ErrDamaged)
+		return nil, fmt.Errorf("%d bytes that hash to something else: %w", len(data), record.ErrDamaged)
 	}
 	return data, nil
+}
+
+func (s *Store) hasBlob(d record.Digest) (bool, error) {
+	_, closer, err := s.db.Get(blobKey(d))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, classify(err)
+	}
+	return true, closer.Close()
 }
 
 // Threads yields the ids of all threads, in ascending order. After an error it ends.

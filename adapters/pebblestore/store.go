@@ -4,17 +4,17 @@
 //
 //	t/ thread / uint64be(seq) -> entry line, without its newline
 //	b/ digest                 -> blob, as it is (digest: 32 bytes)
-//	h/ thread                 -> uint64be(seq), hash (40 bytes): the newest entry; without it the thread does not exist
-//	p/ thread                 -> projection of the thread's own entries, made by Options.Project
+//	h/ thread                 -> uint64be(seq), hash of the newest entry, then the projection of the thread's own
+//	                             entries; without it the thread does not exist
 //	f/ thread                 -> the thread was imported and is read-only; its signed head, or nothing for an ancestor
 //	i/ thread                 -> an import was under way: entries after the head are left over from it
 //	meta/schema               -> decimal number of this layout
 //
 // # What a caller may rely on
 //
-// An append is one Pebble batch with entries, blobs, head and projection. It is acknowledged after the write-ahead
-// log was synced past its last byte; Pebble's commit pipeline lets concurrent appends share a sync. Readers see
-// acknowledged entries only. What is read is checked: line, chain and blob digests; damage is [ErrDamaged].
+// An append is part of one synced Pebble batch with entries, blobs, head and projection, and acknowledged after the
+// write-ahead log was synced past its last byte. Appends that wait at the same time share batch and sync. Readers see
+// acknowledged entries only. What is read is checked: line, chain and blob digests; damage is record.ErrDamaged.
 //
 // # When the disk fails
 //
@@ -26,7 +26,6 @@
 package pebblestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,8 +60,6 @@ var (
 	ErrOlder = fault.New(fault.Config, "store-older", "the store has an older layout and must be opened for writing once")
 	// ErrNoStore: the folder holds no store and the store was to be opened read-only.
 	ErrNoStore = fault.New(fault.NotFound, "no-store", "no store in this folder")
-	// ErrDamaged: stored bytes are not what was written.
-	ErrDamaged = fault.New(fault.Corrupt, "store-damaged", "stored bytes are damaged")
 	// ErrDiskLow: less than Options.MinFree is left.
 	ErrDiskLow = fault.New(fault.StorageFull, "disk-low", "too little disk space for new work")
 	// ErrTimeout: the disk did not answer in time; the entries may or may not become durable.
@@ -108,6 +105,7 @@ type Store struct {
 	minFree  uint64
 	readOnly bool
 	health   *health
+	queue    chan *write // closed when the last user left
 	gate     gate
 	threads  threads
 }
@@ -155,8 +153,9 @@ func (s *Store) Close() error {
 	case <-timeout.C:
 		return fmt.Errorf("close store %s: still in use after %s: %w", s.dir, CloseTimeout, ErrTimeout)
 	}
+	close(s.queue)
 	done := make(chan error, 1)
-	go s.health.guard(done, func() error { return errors.Join(s.db.Close(), s.lock.Close()) })
+	go s.health.guard(func() error { return errors.Join(s.db.Close(), s.lock.Close()) }, func(err error) { done <- err })
 	select {
 	case err := <-done:
 		if err != nil {
@@ -166,26 +165,4 @@ func (s *Store) Close() error {
 	case <-timeout.C:
 		return fmt.Errorf("close store %s: still writing after %s: %w", s.dir, CloseTimeout, ErrTimeout)
 	}
-}
-
-// await returns what done delivers, unless the caller's context, the timeout or a failure of the store comes first.
-func (s *Store) await(ctx context.Context, timeout <-chan time.Time, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return contextError(ctx)
-	case <-timeout:
-		return fmt.Errorf("no answer within %s: %w", AppendTimeout, ErrTimeout)
-	case <-s.health.failed:
-		return s.health.failure()
-	}
-}
-
-// contextError classifies the end of ctx: a deadline is the disk's fault, the rest is the caller's wish.
-func contextError(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrTimeout, ctx.Err())
-	}
-	return fmt.Errorf("%w: %w", ErrCanceled, ctx.Err())
 }

@@ -10,7 +10,7 @@ import (
 // mark is what is acknowledged of a thread. It is immutable; a thread that does not exist has the zero head.
 type mark struct {
 	head       record.Head
-	projection []byte // nil without Options.Project
+	projection []byte // empty without Options.Project
 	foreign    bool
 }
 
@@ -95,11 +95,8 @@ func (s *Store) readMark(thread record.ThreadID) (*mark, error) {
 	if err != nil || !found {
 		return m, err
 	}
-	if m.head, err = parseHead(v); err != nil {
+	if m.head, m.projection, err = parseHead(v); err != nil {
 		return nil, fmt.Errorf("thread %s: %w", thread, err)
-	}
-	if m.projection, _, err = get(s.db, key(projectionPrefix, thread)); err != nil {
-		return nil, err
 	}
 	_, m.foreign, err = get(s.db, key(foreignPrefix, thread))
 	return m, err
