@@ -40,8 +40,7 @@ type CacheLine struct {
 //
 // The previous request of the same epoch leaves its prefix, reads + writes tokens, in the cache. It can be read while
 // the prefix is the same (within an epoch it always is), the account is the same (of an epoch too), its end is within
-// the look-back and the entry has not expired. Times are those of the entries. Requests that cannot be rebuilt are an
-// error.
+// the look-back and the entry has not expired. Times are those of the entries.
 func Cache(ctx context.Context, src Source) iter.Seq2[CacheLine, error] {
 	return func(yield func(CacheLine, error) bool) {
 		c := &cache{player: player{src: src, out: io.Discard}}
@@ -67,9 +66,8 @@ func Cache(ctx context.Context, src Source) iter.Seq2[CacheLine, error] {
 // cache folds a thread into cache lines.
 type cache struct {
 	player
-	reason string     // of the epoch
-	open   *CacheLine // the request that has no outcome
-	done   *CacheLine // the line that is complete
+	open *CacheLine // the request that has no outcome
+	done *CacheLine // the line that is complete
 
 	known     bool  // the epoch has an answer whose usage is known
 	cached    int64 // reads + writes of the newest one
@@ -81,7 +79,7 @@ func (c *cache) entry(ctx context.Context, e record.Entry) error {
 	switch e.Kind {
 	case record.EpochStarted:
 		c.done, c.open = c.open, nil
-		c.known, c.unsettled, c.reason = false, false, ""
+		c.known, c.unsettled = false, false
 	case record.RequestPrepared:
 		if err := c.request(e); err != nil {
 			return err
@@ -95,29 +93,27 @@ func (c *cache) entry(ctx context.Context, e record.Entry) error {
 			c.settle(e, b.Cause, b.Usage, nil)
 		}
 	}
-	err := c.add(ctx, e)
-	if e.Kind == record.EpochStarted {
-		c.reason = c.settings.Reason
-	}
-	return err
+	return c.add(ctx, e)
 }
 
 func (c *cache) request(e record.Entry) error {
 	c.done, c.open = c.open, nil
+	line := &CacheLine{Request: e.Seq, Epoch: c.epoch, Outcome: "open", Expect: ExpectUnknown}
+	if prepared, err := decodePrepared(e); err == nil {
+		line.Attempt = prepared.Attempt
+	}
 	tail, err := c.close()
-	if err != nil {
-		return fmt.Errorf("rebuild request at entry %d: %w", e.Seq, err)
-	}
-	prepared, err := decodePrepared(e)
-	if err != nil {
-		return err
-	}
-	line := &CacheLine{Request: e.Seq, Epoch: prepared.Epoch, Attempt: prepared.Attempt, Outcome: "open", Expect: ExpectUnknown}
 	switch {
+	case err != nil && !isInvalid(err):
+		return fmt.Errorf("rebuild request at entry %d: %w", e.Seq, err)
+	case err != nil:
+		line.Broke = "cannot be rebuilt: " + err.Error()
 	case c.settings.Cache.TTL == "":
 		line.Broke = "the epoch does not cache"
+	case !c.known && c.unsettled:
+		line.Broke = fmt.Sprintf("no answer of epoch %d (%s) reported its usage", c.epoch, c.settings.Reason)
 	case !c.known:
-		line.Broke = fmt.Sprintf("first answer of epoch %d (%s)", c.epoch, c.reason)
+		line.Broke = fmt.Sprintf("first of epoch %d (%s)", c.epoch, c.settings.Reason)
 	case e.Time.Sub(c.touched) > ttl(c.settings.Cache.TTL):
 		line.Broke = fmt.Sprintf("expired: %s since the last request, the cache keeps %s",
 			e.Time.Sub(c.touched).Round(time.Second), c.settings.Cache.TTL)

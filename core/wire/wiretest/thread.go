@@ -30,7 +30,9 @@ var Start = time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 
 // Thread is a growing thread in memory. It is a builder.Source.
 type Thread struct {
-	T      testing.TB
+	T testing.TB
+	// Forge, when set, changes what is recorded of the next requests.
+	Forge  func(*thread.RequestPrepared)
 	Lines  []record.Entry
 	Now    time.Time             // of the next entry
 	Bodies map[record.Seq][]byte // of each request.prepared, as the live builder made it
@@ -51,12 +53,15 @@ type request struct {
 }
 
 // New returns a thread that holds its thread.created.
-func New(t testing.TB) *Thread {
+func New(t testing.TB) *Thread { return Signed(t, "") }
+
+// Signed returns a thread whose heads are to be signed by the holder of the verifier key.
+func Signed(t testing.TB, key string) *Thread {
 	th := &Thread{
 		T: t, Now: Start, Bodies: make(map[record.Seq][]byte), Tails: make(map[record.Seq]wire.Tail),
 		blobs: make(map[record.Digest][]byte),
 	}
-	th.Add(record.ThreadCreated, thread.Created{Cwd: "/work", Engine: "loop", Isolation: "none"})
+	th.Add(record.ThreadCreated, thread.Created{Cwd: "/work", Engine: "loop", Isolation: "none", HeadKey: key})
 	return th
 }
 
@@ -183,6 +188,9 @@ func (th *Thread) Request() record.Entry {
 		prepared.First, prepared.Attempt = r.first, r.attempt
 	}
 	th.last = r
+	if th.Forge != nil {
+		th.Forge(&prepared)
+	}
 	e := th.Add(record.RequestPrepared, prepared)
 	th.Bodies[e.Seq], th.Tails[e.Seq] = body, tail
 	return e
