@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,8 +43,7 @@ type search struct {
 	folder  folder
 	line    *regexp.Regexp
 	literal []byte  // every match begins with it; nil when that says nothing
-	files   pattern // "" for all
-	base    bool    // files is about names, not paths
+	files   pattern // paths to look into
 	mode    string
 	around  int
 
@@ -57,7 +55,7 @@ type search struct {
 }
 
 func (i grepInput) search(f folder) (*search, error) {
-	s := &search{folder: f, mode: i.Mode, around: i.Context, base: !strings.Contains(i.Glob, "/")}
+	s := &search{folder: f, mode: i.Mode, around: i.Context, files: "**"}
 	switch i.Mode {
 	case "":
 		s.mode = modeContent
@@ -85,7 +83,11 @@ func (i grepInput) search(f folder) (*search, error) {
 		s.literal = []byte(prefix)
 	}
 	if i.Glob != "" {
-		s.files, err = newPattern(i.Glob)
+		glob := i.Glob
+		if !strings.Contains(glob, "/") { // about names, in any folder
+			glob = "**/" + glob
+		}
+		s.files, err = newPattern(glob)
 	}
 	return s, err
 }
@@ -131,23 +133,12 @@ func (s *search) search(ctx context.Context, at string) (look, error) {
 	}
 	defer root.Close()
 	return walk(ctx, root, s.files, func(name string, d fs.DirEntry) bool {
-		if d.Type().IsRegular() && s.wants(name) {
+		if d.Type().IsRegular() && s.files.matches(name) {
 			// A file that cannot be read, or is gone by now, has no line to show.
 			_ = s.file(place{root, name}, s.folder.show(filepath.Join(at, name)))
 		}
 		return !s.full
 	})
-}
-
-func (s *search) wants(name string) bool {
-	switch {
-	case s.files == "":
-		return true
-	case s.base:
-		return s.files.matches(path.Base(name))
-	default:
-		return s.files.matches(name)
-	}
 }
 
 // file looks into one file and writes what it finds.

@@ -41,6 +41,23 @@ func (p pattern) matches(path string) bool { return doublestar.MatchUnvalidated(
 // names says whether a part of the pattern is exactly that name.
 func (p pattern) names(name string) bool { return slices.Contains(strings.Split(string(p), "/"), name) }
 
+// reaches says whether something below the folder may match.
+func (p pattern) reaches(dir string) bool {
+	if strings.ContainsAny(string(p), `{\`) { // a slash may be anywhere
+		return true
+	}
+	parts := strings.Split(string(p), "/")
+	for i, name := range strings.Split(dir, "/") {
+		switch {
+		case parts[i] == "**":
+			return true
+		case i == len(parts)-1 || !pattern(parts[i]).matches(name):
+			return false
+		}
+	}
+	return true
+}
+
 // look is what a walk saw besides what it was sent for.
 type look struct {
 	unreadable int  // folders
@@ -59,8 +76,8 @@ func (l look) note() string {
 	return strings.Join(notes, "")
 }
 
-// walk calls visit for everything below root, sorted by name in each folder, until visit returns false. Links are
-// seen and not followed. A canceled context ends it with an error.
+// walk calls visit for everything below root that the pattern may be about, sorted by name in each folder, until visit
+// returns false. Links are seen and not followed. A canceled context ends it with an error.
 func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string, d fs.DirEntry) bool) (look, error) {
 	var seen look
 	limited, cancel := context.WithTimeout(ctx, WalkTimeout)
@@ -79,6 +96,8 @@ func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string,
 			return fs.SkipDir
 		case !visit(path, d):
 			return fs.SkipAll
+		case d.IsDir() && !p.reaches(path):
+			return fs.SkipDir
 		}
 		return nil
 	})
