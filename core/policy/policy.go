@@ -101,7 +101,9 @@ func NewOwner(rules []Rule) (*Owner, error) {
 }
 
 // Decide returns what Evaluate says.
-func (o *Owner) Decide(_ context.Context, e Event) (Decision, error) { return Evaluate(e, o.rules), nil }
+func (o *Owner) Decide(_ context.Context, e Event) (Decision, error) {
+	return Evaluate(e, o.rules), nil
+}
 
 func (r Rule) problem() string {
 	var wrong []string
