@@ -3,6 +3,7 @@ package guard_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -147,6 +148,57 @@ func TestGuardHearsNoTerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, command.Exited, status.State)
 	require.Equal(t, "ready\nundisturbed\n", content(t, status))
+}
+
+// TestCrowd ends many processes at once.
+func TestCrowd(t *testing.T) {
+	g, _ := open(t)
+	script := `trap "" TERM; i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); done; echo ready; wait`
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	output, seen := waitFor("ready")
+	var canceled time.Time
+	go func() {
+		<-seen
+		canceled = time.Now()
+		cancel()
+	}()
+	status, err := g.Run(ctx, shell(script), output)
+	require.NoError(t, err)
+	require.Equal(t, command.Killed, status.State)
+	require.Zero(t, status.Left)
+	require.Less(t, time.Since(canceled), 2*time.Second)
+	require.Empty(t, withMark(t))
+}
+
+// TestNoOrder plays a runtime that dies while it starts a guard: nothing starts, now or later.
+func TestNoOrder(t *testing.T) {
+	for name, order := range map[string]string{
+		"none": "", "half": `{"v":0,"args":["/bin/sh","-c","echo effect`, "no line end": `{"v":0,"args":["/bin/true"],"dir":"/"}`,
+		"other version": `{"v":9,"args":["/bin/true"],"dir":"/"}` + "\n", "no program": `{"v":0}` + "\n", "no order": "hello\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, dir := open(t)
+			call := filepath.Join(dir, testThread, testCall)
+			require.NoError(t, os.MkdirAll(call, 0o700))
+			lock, err := os.Create(filepath.Join(call, "lock"))
+			require.NoError(t, err)
+			defer lock.Close()
+			process := exec.Command(os.Args[0], guard.Word, call)
+			process.Stdin, process.ExtraFiles = strings.NewReader(order), []*os.File{lock}
+			require.Error(t, process.Run())
+			require.Equal(t, 70, process.ProcessState.ExitCode())
+			status, err := g.Recover(t.Context(), testThread, testCall)
+			require.NoError(t, err)
+			require.Equal(t, command.Status{State: command.NeverStarted}, status)
+			require.NoFileExists(t, filepath.Join(call, "started"))
+		})
+	}
+	for _, args := range [][]string{nil, {"relative"}, {"/a", "/b"}} {
+		process := exec.Command(os.Args[0], append([]string{guard.Word}, args...)...)
+		require.Error(t, process.Run())
+		require.Equal(t, 64, process.ProcessState.ExitCode())
+	}
 }
 
 // startRuntime starts a fake runtime and returns when its script has printed n process ids.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"condensate.dev/cnd/adapters/guard"
 	"condensate.dev/cnd/core/command"
@@ -201,6 +202,8 @@ func TestClean(t *testing.T) {
 	leak, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer leak.Close()
+	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0) // as if this process had inherited it from its own parent
+	require.NoError(t, err)
 	g, _ := open(t)
 	status, err := g.Run(t.Context(), shell(`env; ls -l /proc/self/fd; cat /proc/$PPID/environ; tr "\0" " " </proc/$PPID/cmdline`), discard)
 	require.NoError(t, err)

@@ -24,6 +24,8 @@ const (
 	maxOrder = 4 << 20
 	// lockFD is where a guard finds the lock that the runtime took for it.
 	lockFD = 3
+	// tickFD is standard output: a byte on it tells the runtime that there is more output in the file.
+	tickFD = 1
 	// exitUsage and exitFailed are the guard's codes when it could not do its work; nobody reads more into them.
 	exitUsage, exitFailed = 64, 70
 )
@@ -51,7 +53,7 @@ func guard(c *call) error {
 	if err := adopt(); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
-	if _, err := syscall.Pwrite(lockFD, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+	if err := signLock(); err != nil {
 		return fmt.Errorf("write the process id into the lock: %w", err)
 	}
 	in := bufio.NewReader(io.LimitReader(os.Stdin, maxOrder))
@@ -74,9 +76,19 @@ func guard(c *call) error {
 	return c.write(c.supervise(o, abandoned, terminated))
 }
 
+// signLock says in the lock file who holds the lock.
+func signLock() error {
+	if err := syscall.Ftruncate(lockFD, 0); err != nil {
+		return err
+	}
+	_, err := syscall.Pwrite(lockFD, []byte(strconv.Itoa(os.Getpid())), 0)
+	return err
+}
+
 // supervise runs the command to its end and to the end of all that it started.
 func (c *call) supervise(o order, abandoned <-chan struct{}, terminated <-chan os.Signal) status {
-	out, err := newSink(c.path(outputFile), o.Kept)
+	_ = syscall.SetNonblock(tickFD, true)
+	out, err := newSink(c.path(outputFile), o.Kept, tick)
 	if err != nil {
 		return status{State: command.NeverStarted, Problem: err.Error()}
 	}
@@ -96,6 +108,10 @@ func (c *call) supervise(o order, abandoned <-chan struct{}, terminated <-chan o
 	s.Kept, s.Dropped = out.close(DrainGrace)
 	return s
 }
+
+// tick tells the runtime that the output has grown. When the pipe is full, the runtime has ticks to read already; when it
+// is gone, nobody wants one.
+func tick() { _, _ = syscall.Write(tickFD, []byte{'.'}) }
 
 // await returns when the command has ended by itself or must be ended.
 func (t *tree) await(limit time.Duration, abandoned <-chan struct{}, terminated <-chan os.Signal) status {

@@ -5,15 +5,15 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
-// sink takes what a command prints from a pipe into a file, up to a limit, and tells the runtime that there is more.
+// sink takes what a command prints from a pipe into a file, up to a limit.
 type sink struct {
 	read, write *os.File
 	file        *os.File
-	limit       int64 // most bytes to keep
+	limit       int64  // most bytes to keep
+	more        func() // called after the file has grown; must not block
 	drained     chan struct{}
 
 	mu      sync.Mutex // guards what follows
@@ -22,7 +22,7 @@ type sink struct {
 	closed  bool
 }
 
-func newSink(name string, limit int64) (*sink, error) {
+func newSink(name string, limit int64, more func()) (*sink, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -31,13 +31,12 @@ func newSink(name string, limit int64) (*sink, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &sink{read: r, write: w, file: f, limit: limit, drained: make(chan struct{})}, nil
+	return &sink{read: r, write: w, file: f, limit: limit, more: more, drained: make(chan struct{})}, nil
 }
 
 // drain starts to take what comes; this process's end of the pipe for writing must have been handed on.
 func (s *sink) drain() {
 	_ = s.write.Close()
-	_ = syscall.SetNonblock(int(os.Stdout.Fd()), true)
 	go func() {
 		defer close(s.drained)
 		chunk := make([]byte, 32<<10)
@@ -62,8 +61,7 @@ func (s *sink) keep(p []byte) {
 	s.kept += int64(n)
 	s.dropped += int64(len(p) - n)
 	if n > 0 {
-		// When the pipe is full, the runtime has ticks to read already; when it is gone, nobody wants one.
-		_, _ = syscall.Write(int(os.Stdout.Fd()), []byte{'.'})
+		s.more()
 	}
 }
 

@@ -78,7 +78,8 @@ func (t bash) run(ctx context.Context, c loop.Call, _ loop.Plan, progress func(s
 }
 
 func (t bash) recover(ctx context.Context, c loop.Call, _ thread.ToolStarted) loop.Outcome {
-	status, err := t.tools.commands.Recover(ctx, c.Thread, c.ID)
+	// It takes a bounded time, and giving up half-way would record that nobody knows.
+	status, err := t.tools.commands.Recover(context.WithoutCancel(ctx), c.Thread, c.ID)
 	if err != nil {
 		return loop.Outcome{Unknown: &thread.ToolUnknown{Cause: thread.CauseCrash}}
 	}
@@ -136,13 +137,13 @@ func printed(s command.Status, notes *string) (text string, cut int64) {
 	if s.Dropped > 0 {
 		*notes += fmt.Sprintf("[%d bytes after that were not kept]\n", s.Dropped)
 	}
-	if cut > 0 {
+	if cut += s.Dropped; cut > 0 {
 		*notes += fmt.Sprintf("[the output is in %s]\n", s.Output)
 	}
 	if text != "" && text[len(text)-1] != '\n' && *notes != "" {
 		text += "\n"
 	}
-	return text, cut + s.Dropped
+	return text, cut
 }
 
 // bashRoom is what bash keeps free for the notes after the output, in bytes.
