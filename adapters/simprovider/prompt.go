@@ -190,22 +190,22 @@ func (r *request) validateMarkers() *apiError {
 		found++
 		switch {
 		case c.Type != "ephemeral":
-			return invalid("%s.cache_control.type: Input should be 'ephemeral'", at)
+			return invalid("%scache_control.type: Input should be 'ephemeral'", at)
 		case !slices.Contains(ttls, c.TTL):
-			return invalid("%s.cache_control.ephemeral.ttl: Input should be '5m' or '1h'", at)
+			return invalid("%scache_control.ephemeral.ttl: Input should be '5m' or '1h'", at)
 		case c.TTL == "1h" && short:
-			return invalid("%s.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are processed in the following order: `tools`, `system`, `messages`.", at)
+			return invalid("%scache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are processed in the following order: `tools`, `system`, `messages`.", at)
 		}
 		short = short || c.TTL != "1h"
 		return nil
 	}
 	for i := range r.Tools {
-		if err := check(place("tools", i), r.Tools[i].CacheControl); err != nil {
+		if err := check(place("tools", i)+".", r.Tools[i].CacheControl); err != nil {
 			return err
 		}
 	}
 	for i := range r.System {
-		if err := check(place("system", i), r.System[i].CacheControl); err != nil {
+		if err := check(place("system", i)+".", r.System[i].CacheControl); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (r *request) validateMarkers() *apiError {
 				continue
 			}
 			lastBlock = b
-			if err := check(at, b.marker()); err != nil {
+			if err := check(at+".", b.marker()); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // request is a decoded Messages request.
@@ -88,6 +91,12 @@ func parse(body []byte) (*request, *apiError) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return nil, invalid("The request body is not valid JSON: %s", err)
+	}
+	if !utf8.Valid(body) {
+		return nil, invalid("The request body is not valid JSON: invalid UTF-8")
+	}
+	if at := loneSurrogate(body); at >= 0 {
+		return nil, invalid("The request body is not valid JSON: no low surrogate in string: line 1 column %d (char %d)", at+1, at)
 	}
 	for name := range fields {
 		if !slices.Contains(topLevel, name) {
@@ -210,4 +219,33 @@ func (b *block) text() string {
 		parts = append(parts, b.inner[i].text())
 	}
 	return strings.Join(parts, "\n")
+}
+
+// loneSurrogate returns where in valid JSON an escape stands that is half of a pair, or -1. JSON parsers differ about
+// it; the provider's refuses it.
+func loneSurrogate(text []byte) int {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		first := escape(text[i:])
+		if !utf16.IsSurrogate(first) {
+			i++ // the escaped character
+			continue
+		}
+		if i+6 > len(text) || utf16.DecodeRune(first, escape(text[i+6:])) == utf8.RuneError {
+			return i
+		}
+		i += 11
+	}
+	return -1
+}
+
+// escape returns the code unit of a \u escape at the start of text, or 0.
+func escape(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit)
 }

@@ -51,7 +51,7 @@ func seededInput(rng *rand.Rand, tool string) string {
 	case "write":
 		return fmt.Sprintf(`{"path":%q,"content":%q}`, file, words(rng, 5+rng.IntN(40)))
 	case "edit":
-		return fmt.Sprintf(`{"path":%q,"old":%q,"new":%q}`, file, words(rng, 1), words(rng, 1))
+		return fmt.Sprintf(`{"path":%q,"old_string":%q,"new_string":%q}`, file, words(rng, 1), words(rng, 1))
 	case "glob":
 		return `{"pattern":"*.txt"}`
 	case "grep":
