@@ -19,12 +19,17 @@ import (
 func chatCommand() *cli.Command {
 	return &cli.Command{
 		Name: "chat", Usage: "talk to a thread, or to a new one, line by line", ArgsUsage: "[THREAD]",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "cwd", Usage: "a new thread works in `DIR`; default: the current folder"},
-			&cli.StringSliceFlag{Name: "allow", Usage: "`TOOL` that needs no approval in a new thread; may be repeated"},
-			&cli.StringFlag{Name: "model", Usage: "`MODEL` of a new thread; default: the configured one"},
-		},
+		Flags:  chatFlags(),
 		Action: runChat,
+	}
+}
+
+// chatFlags say what a chat's new thread is like.
+func chatFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "cwd", Usage: "a new thread works in `DIR`; default: the current folder"},
+		&cli.StringSliceFlag{Name: "allow", Usage: "`TOOL` that needs no approval in a new thread; may be repeated"},
+		&cli.StringFlag{Name: "model", Usage: "`MODEL` of a new thread; default: the configured one"},
 	}
 }
 

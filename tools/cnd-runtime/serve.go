@@ -110,13 +110,13 @@ func serveRuntime(ctx context.Context, c *cli.Command, r *compose.Runtime, addr 
 		return lifecycle.Ready(c)
 	}
 	stopping := func() {
+		log.InfoContext(ctx, "stopping")
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.ShutdownGrace)
 		defer cancel()
 		stopped <- r.Stop(grace)
 	}
 	err = lifecycle.Serve(ctx, l, r.Handler(addr), ready, stopping)
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errRecordBroken) {
-		log.InfoContext(ctx, "stopping")
 		err = errors.Join(err, <-stopped)
 	}
 	return errors.Join(err, compose.Withdraw(dirs.Data))

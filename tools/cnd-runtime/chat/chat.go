@@ -65,6 +65,7 @@ type Options struct {
 	Out         io.Writer
 	Interactive bool             // In is a terminal
 	Interrupts  <-chan os.Signal // Ctrl-C
+	Notes       <-chan string    // lines to show between; may be nil
 	NewID       func() string    // of a message or command; never the same twice
 }
 
@@ -129,6 +130,8 @@ func Run(ctx context.Context, o Options) error {
 			c.see(h)
 		case d := <-deliveries:
 			c.settle(d)
+		case note := <-c.Notes:
+			c.print.Note("%s", transcript.Clean(note))
 		case <-c.Interrupts:
 			if c.press() {
 				return c.leave()

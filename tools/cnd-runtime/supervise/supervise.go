@@ -30,12 +30,11 @@ const (
 	StopGrace = 25 * time.Second
 )
 
-// ErrChild is returned (wrapped) for a child that ended in a way that a restart does not change.
-var ErrChild = fault.New(fault.Config, "child-refused", "a daemon refused to start")
+// codeRefused is the code of the fault for a child that ended in a way that a restart does not change.
+const codeRefused = "child-refused"
 
-// permanent are the exit codes of a child that would end the same way again: usage, a folder that another runtime
-// uses, damage, configuration.
-var permanent = map[int]bool{64: true, 73: true, 74: true, 78: true}
+// permanent are the exit codes of a child that would end the same way again, with the class that they stand for.
+var permanent = map[int]fault.Class{64: fault.Usage, 73: fault.Conflict, 74: fault.Corrupt, 78: fault.Config}
 
 // Daemon is a program to keep running.
 type Daemon struct {
@@ -62,22 +61,23 @@ type Event struct {
 }
 
 // Keep keeps d running until ctx is done, then stops it: SIGTERM, and SIGKILL after [StopGrace] or as soon as kill is
-// closed. It returns nil after that, and an error wrapping [ErrChild] when restarting is of no use. on hears of each
-// change, from one goroutine.
+// closed. It returns nil after that, and an error with the child's own class when restarting is of no use. on hears of
+// each change, from one goroutine.
 func Keep(ctx context.Context, d Daemon, kill <-chan struct{}, on func(Event)) error {
 	delay := MinBackoff
 	for {
 		began := time.Now()
 		p, err := start(d)
 		if err != nil {
-			return fmt.Errorf("start %s: %w: %w", d.Name, err, ErrChild)
+			return fmt.Errorf("start %s: %w", d.Name, fault.New(fault.Config, codeRefused, err.Error()))
 		}
 		err = p.watch(ctx, kill, func() { on(Event{Daemon: d.Name, State: Ready, PID: p.cmd.Process.Pid}) })
 		if ctx.Err() != nil {
 			return nil
 		}
-		if code := p.cmd.ProcessState.ExitCode(); permanent[code] {
-			return fmt.Errorf("%s ended with code %d, see its log: %w", d.Name, code, ErrChild)
+		code := p.cmd.ProcessState.ExitCode()
+		if class, ok := permanent[code]; ok {
+			return fault.New(class, codeRefused, fmt.Sprintf("%s ended with code %d; its log %s says why", d.Name, code, d.Stderr.Name()))
 		}
 		if time.Since(began) >= Stable {
 			delay = MinBackoff

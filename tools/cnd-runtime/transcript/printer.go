@@ -156,7 +156,9 @@ func (p *Printer) End() { p.endLine() }
 
 // endLive ends what streams. Output of calls that still run stays marked as shown.
 func (p *Printer) endLive() {
-	p.endLine()
+	if p.prompt == "" {
+		p.endLine()
+	}
 	p.live.last = place{}
 	maps.DeleteFunc(p.live.shown, func(at place, _ int64) bool { return at.kind != "output" })
 }
