@@ -86,7 +86,8 @@ func parseKey(text string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", err, ErrKey)
 	}
-	seed, err := base64.StdEncoding.DecodeString(text[strings.LastIndexByte(text, '+')+1:])
+	// PRIVATE+KEY+<name>+<hash>+<base64>, where base64 may hold a '+' of its own.
+	seed, err := base64.StdEncoding.DecodeString(strings.SplitN(text, "+", 5)[4])
 	if err != nil || len(seed) != 1+ed25519.SeedSize {
 		return nil, ErrKey
 	}
