@@ -7,7 +7,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -188,13 +187,4 @@ func (w *World) Run(ctx context.Context, stdin io.Reader, name string, args ...s
 		return out.String(), exit.ExitCode(), fmt.Errorf("%s %s: exit %d: %s", filepath.Base(name), strings.Join(args, " "), exit.ExitCode(), errs.String())
 	}
 	return out.String(), 0, err
-}
-
-// RunJSON runs a tool that prints one JSON document and decodes it.
-func (w *World) RunJSON(ctx context.Context, into any, name string, args ...string) error {
-	out, _, err := w.Run(ctx, nil, name, args...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal([]byte(out), into)
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"condensate.dev/cnd/core/replay"
 )
@@ -11,14 +13,16 @@ import (
 // cache reads the cache report: a request that was sent again after a crash must find the cache that its first attempt
 // left behind.
 func (t *tale) cache(ctx context.Context) error {
-	var report struct {
-		Requests []replay.CacheLine `json:"requests"`
-	}
-	if err := t.RunJSON(ctx, &report, "cnd-replay", "cache", "--json", t.export); err != nil {
+	report, _, err := t.Run(ctx, nil, "cnd-replay", "cache", "--json", t.export)
+	if err != nil {
 		return err
 	}
 	resent := 0
-	for _, line := range report.Requests {
+	for text := range strings.Lines(report) {
+		var line replay.CacheLine
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			return fmt.Errorf("cache report: %w", err)
+		}
 		if line.Missed {
 			return fmt.Errorf("request %d read less from the cache than it left there: %+v", line.Request, line)
 		}
