@@ -17,7 +17,6 @@ import (
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/fingerprint"
 	"condensate.dev/cnd/core/record"
-	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/core/wire"
 	"condensate.dev/cnd/core/wire/builder"
 )
@@ -219,8 +218,3 @@ func (r *running) with(tail []byte) (record.Digest, int64, error) {
 
 // isInvalid says whether an error is about the entries, not about reading them.
 func isInvalid(err error) bool { return fault.ClassOf(err) == fault.Invalid }
-
-// decodePrepared reads a request.prepared.
-func decodePrepared(e record.Entry) (thread.RequestPrepared, error) {
-	return thread.Decode[thread.RequestPrepared](e)
-}

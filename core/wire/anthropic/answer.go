@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
@@ -26,29 +27,26 @@ func (b *Builder) answered(ctx context.Context, e record.Entry) error {
 	if err := b.beginAnswer(); err != nil {
 		return err
 	}
-	var native, view, id []byte
-	err := rawjson.Fields(b.keep(e.Body), func(key, value []byte) {
+	var ids [][]byte // ours, of the calls
+	var provider []byte
+	var failed error
+	c := rawjson.NewCursor(b.keep(e.Body))
+	c.Fields(func(key []byte) {
 		switch string(key) {
 		case "native":
-			native = value
+			failed = b.native(ctx, e.Seq, c)
 		case "view":
-			view = value
+			ids = callIDs(c)
 		case "provider_message_id":
-			id = value
+			provider = c.Value()
 		}
 	})
-	if err != nil {
+	if err := errors.Join(failed, c.End()); err != nil {
 		return err
 	}
-	uses, err := b.native(ctx, e.Seq, native)
-	if err != nil {
-		return err
-	}
-	if err := b.number(uses, view); err != nil {
-		return err
-	}
-	if e.Seq > b.at && rawjson.IsString(id) {
-		b.previous = bytes.Clone(id)
+	b.number(ids)
+	if e.Seq > b.at && rawjson.IsString(provider) {
+		b.previous = bytes.Clone(provider)
 	}
 	return nil
 }
@@ -62,83 +60,89 @@ func (b *Builder) beginAnswer() error {
 	return b.endMessages()
 }
 
-// native appends the native blocks to the answer and returns its calls without their numbers.
-func (b *Builder) native(ctx context.Context, seq record.Seq, list []byte) (uses []call, err error) {
-	var failed error
+// native reads the native blocks at the cursor into the answer, and its calls.
+func (b *Builder) native(ctx context.Context, seq record.Seq, c *rawjson.Cursor) (failed error) {
 	index := 0
-	err = rawjson.Elements(list, func(value []byte) {
+	c.Elements(func() {
 		if failed != nil {
 			return
 		}
-		var raw []byte
-		if raw, failed = b.raw(ctx, value); failed != nil {
+		var p piece
+		var id []byte
+		if p, id, failed = b.raw(ctx, c); failed != nil {
 			return
 		}
-		p, id := nativePiece(seq, index, raw)
+		p.seq, p.index = seq, index
+		index++
 		if p.kind == kindToolUse {
-			uses = append(uses, call{use: len(b.answer), provider: id})
+			b.calls = append(b.calls, call{use: len(b.answer), provider: id})
 		}
 		b.answer = append(b.answer, p)
-		index++
 	})
-	if failed != nil {
-		return nil, failed
-	}
-	return uses, err
+	return failed
 }
 
-// raw returns the bytes of a [thread.Raw].
-func (b *Builder) raw(ctx context.Context, value []byte) (raw []byte, err error) {
-	var failed error
-	err = rawjson.Fields(value, func(key, value []byte) {
+// raw reads a [thread.Raw] at the cursor, and the id if it is a tool_use.
+func (b *Builder) raw(ctx context.Context, c *rawjson.Cursor) (p piece, id []byte, failed error) {
+	c.Fields(func(key []byte) {
 		switch string(key) {
 		case "json":
-			raw = value
+			from := c.Offset()
+			p, id = nativePiece(c)
+			p.raw = c.Since(from)
 		case "text":
-			if raw, _ = rawjson.Text(value); !json.Valid(raw) {
-				raw = notJSON
-			}
+			text, _ := rawjson.Text(c.Value())
+			p, id = foreignPiece(text)
 		case "blob":
-			if raw, failed = b.blob(ctx, value); !json.Valid(raw) {
-				raw = notJSON
+			var text []byte
+			if text, failed = b.blob(ctx, c.Value()); failed == nil {
+				p, id = foreignPiece(text)
 			}
 		}
 	})
-	if failed != nil {
-		return nil, failed
+	if p.raw == nil {
+		p = piece{raw: notJSON, problem: "native block is empty", repair: thread.RepairDropBlock}
 	}
-	return bytes.TrimSpace(raw), err
+	return p, id, failed
+}
+
+// foreignPiece reads a native block that does not stand in the body as JSON.
+func foreignPiece(text []byte) (p piece, id []byte) {
+	if json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		c := rawjson.NewCursor(text)
+		p, id = nativePiece(c)
+		p.raw = bytes.TrimSpace(text)
+		return p, id
+	}
+	p.raw = notJSON
+	p.refuse("native block is no JSON object", thread.RepairDropBlock, "")
+	return p, nil
 }
 
 // notJSON takes the place of a native block that is no JSON, which nothing that we record can be.
 var notJSON = []byte(`{}`)
 
-// nativePiece looks at a native block as far as it matters here, and returns the id of a tool_use.
-func nativePiece(seq record.Seq, index int, raw []byte) (p piece, id []byte) {
-	p = piece{seq: seq, index: index, raw: raw}
+// nativePiece reads the native block at the cursor as far as it matters here, and the id of a tool_use. The caller
+// adds the bytes.
+func nativePiece(c *rawjson.Cursor) (p piece, id []byte) {
 	var typ, text, signature, data []byte
-	err := rawjson.Fields(raw, func(key, value []byte) {
+	c.Fields(func(key []byte) {
 		switch string(key) {
 		case "type":
-			typ = value
+			typ = c.Value()
 		case "id":
-			id = value
+			id = c.Value()
 		case "text":
-			text = value
+			text = c.Value()
 		case "signature":
-			signature = value
+			signature = c.Value()
 		case "data":
-			data = value
+			data = c.Value()
 		}
 	})
-	name, ok := rawjson.Text(typ)
-	if err != nil || !ok {
-		p.raw = notJSON
+	switch p.kind = kindOf(typ); {
+	case p.kind == "":
 		p.refuse("native block has no type", thread.RepairDropBlock, "")
-		return p, nil
-	}
-	p.kind = string(name)
-	switch {
 	case p.kind == kindText && isBlank(text):
 		p.refuse(blankText, thread.RepairDropBlock, "")
 	case p.kind == kindThinking && len(signature) <= len(`""`):
@@ -147,6 +151,18 @@ func nativePiece(seq record.Seq, index int, raw []byte) (p piece, id []byte) {
 		p.refuse("redacted thinking block without data", thread.RepairDropBlock, "")
 	}
 	return p, id
+}
+
+// kindOf returns the type that a literal names; "" when it is no string.
+func kindOf(literal []byte) string {
+	switch string(literal) {
+	case `"text"`:
+		return kindText
+	case `"tool_use"`:
+		return kindToolUse
+	}
+	name, _ := rawjson.Text(literal)
+	return string(name)
 }
 
 // aborted takes an answer that a person interrupted: finished blocks stay, but neither calls nor unsigned thinking; the
@@ -159,11 +175,17 @@ func (b *Builder) aborted(ctx context.Context, e record.Entry) error {
 	if err := b.beginAnswer(); err != nil {
 		return err
 	}
-	if native, err := field(b.keep(e.Body), "native"); err == nil {
-		if _, err := b.native(ctx, e.Seq, native); err != nil {
-			return err
+	var failed error
+	c := rawjson.NewCursor(b.keep(e.Body))
+	c.Fields(func(key []byte) {
+		if string(key) == "native" {
+			failed = b.native(ctx, e.Seq, c)
 		}
+	})
+	if err := errors.Join(failed, c.End()); err != nil {
+		return err
 	}
+	b.calls = nil
 	kept := b.answer[:0]
 	for _, p := range b.answer {
 		if p.kind != kindToolUse && p.problem == "" {

@@ -9,8 +9,10 @@ package anthropic
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
@@ -149,21 +151,24 @@ func (b *Builder) lose(seq, by record.Seq) {
 
 // placed moves an accepted message into the conversation.
 func (b *Builder) placed(ctx context.Context, e record.Entry) error {
-	body, err := thread.Decode[thread.MessagePlaced](e)
+	at, err := field(e.Body, "accepted")
 	if err != nil {
 		return err
 	}
-	accepted, ok := b.accepted[body.Accepted]
-	if !ok {
-		return fmt.Errorf("message %s was not accepted at entry %d: %w", body.ID, body.Accepted, wire.ErrHistory)
+	n, err := strconv.ParseUint(string(at), 10, 64)
+	seq := record.Seq(n)
+	accepted, ok := b.accepted[seq]
+	if err != nil || !ok {
+		return fmt.Errorf("no message was accepted at entry %.20s: %w", at, wire.ErrHistory)
 	}
-	delete(b.accepted, body.Accepted)
+	delete(b.accepted, seq)
 	if accepted.content == nil {
-		b.lose(body.Accepted, accepted.erasedBy)
+		b.lose(seq, accepted.erasedBy)
 		return nil
 	}
-	pieces, err := b.content(ctx, body.Accepted, accepted.content)
-	if err != nil {
+	c := rawjson.NewCursor(accepted.content)
+	pieces, failed := b.content(ctx, seq, c)
+	if err := errors.Join(failed, c.End()); err != nil {
 		return err
 	}
 	checkMessage(pieces)

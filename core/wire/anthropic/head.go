@@ -67,7 +67,7 @@ func (b *Builder) tail() []byte {
 		if b.previous == nil {
 			t = append(t, `null`...)
 		} else {
-			t = rawjson.AppendLiteral(t, b.previous)
+			t = append(t, b.previous...)
 		}
 		t = append(t, '}')
 	}

@@ -39,41 +39,33 @@ func (p piece) size() int64 {
 	return int64(len(p.text) + len(p.raw) + base64Len(len(p.image)))
 }
 
-// content reads a list of neutral blocks: the content of a message or of a tool's result.
-func (b *Builder) content(ctx context.Context, seq record.Seq, list []byte) ([]piece, error) {
-	var pieces []piece
-	var failed error
-	err := rawjson.Elements(list, func(block []byte) {
+// content reads the list of neutral blocks at the cursor: the content of a message or of a tool's result.
+func (b *Builder) content(ctx context.Context, seq record.Seq, c *rawjson.Cursor) (pieces []piece, failed error) {
+	c.Elements(func() {
 		if failed == nil {
 			var p piece
-			p, failed = b.block(ctx, seq, len(pieces), block)
+			p, failed = b.block(ctx, seq, len(pieces), c)
 			pieces = append(pieces, p)
 		}
 	})
-	if failed != nil {
-		return nil, failed
-	}
-	return pieces, err
+	return pieces, failed
 }
 
 // block reads one neutral block.
-func (b *Builder) block(ctx context.Context, seq record.Seq, index int, block []byte) (piece, error) {
+func (b *Builder) block(ctx context.Context, seq record.Seq, index int, c *rawjson.Cursor) (piece, error) {
 	var typ, text, media, ref []byte
-	err := rawjson.Fields(block, func(key, value []byte) {
+	c.Fields(func(key []byte) {
 		switch string(key) {
 		case "type":
-			typ = value
+			typ = c.Value()
 		case "text":
-			text = value
+			text = c.Value()
 		case "media_type":
-			media = value
+			media = c.Value()
 		case "blob":
-			ref = value
+			ref = c.Value()
 		}
 	})
-	if err != nil {
-		return piece{}, err
-	}
 	switch string(typ) {
 	case `"text"`:
 		p := textPiece(seq, index, []byte(`""`))
@@ -139,7 +131,7 @@ func (b *Builder) writePiece(p piece, marked bool) {
 		w.Bytes(p.raw[:len(p.raw)-1])
 	case p.text != nil:
 		w.Raw(`{"type":"text","text":`)
-		w.Literal(p.text)
+		w.Bytes(p.text)
 	default:
 		w.Raw(`{"type":"image","source":{"type":"base64","media_type":`)
 		w.String(p.media)

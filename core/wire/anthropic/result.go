@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"condensate.dev/cnd/core/record"
@@ -29,55 +30,57 @@ type call struct {
 	result   []piece
 }
 
-// number gives the calls the ids that the view has for them.
-func (b *Builder) number(uses []call, view []byte) error {
-	b.calls = uses
-	if len(uses) == 0 {
-		return nil
-	}
-	n := 0
-	return rawjson.Elements(view, func(block []byte) {
+// callIDs reads our ids of the calls of a view at the cursor.
+func callIDs(c *rawjson.Cursor) (ids [][]byte) {
+	c.Elements(func() {
 		var typ, id []byte
-		_ = rawjson.Fields(block, func(key, value []byte) { // checked when the view was walked
+		c.Fields(func(key []byte) {
 			switch string(key) {
 			case "type":
-				typ = value
+				typ = c.Value()
 			case "call":
-				id = value
+				id = c.Value()
 			}
 		})
-		if string(typ) == `"tool_call"` && n < len(uses) {
-			name, _ := rawjson.Text(id)
-			uses[n].id = string(name)
-			n++
+		if string(typ) == `"tool_call"` {
+			ids = append(ids, id)
 		}
 	})
+	return ids
+}
+
+// number gives the calls our ids, in order.
+func (b *Builder) number(ids [][]byte) {
+	for i := range b.calls[:min(len(b.calls), len(ids))] {
+		name, _ := rawjson.Text(ids[i])
+		b.calls[i].id = string(name)
+	}
 }
 
 // finished takes the result of a call.
 func (b *Builder) finished(ctx context.Context, e record.Entry) error {
-	var id, isError, list []byte
-	err := rawjson.Fields(b.keep(e.Body), func(key, value []byte) {
+	var id, isError []byte
+	var list []piece
+	var failed error
+	c := rawjson.NewCursor(b.keep(e.Body))
+	c.Fields(func(key []byte) {
 		switch string(key) {
 		case "call":
-			id = value
+			id = c.Value()
 		case "is_error":
-			isError = value
+			isError = c.Value()
 		case "content":
-			list = value
+			list, failed = b.content(ctx, e.Seq, c)
 		}
 	})
-	if err != nil {
+	if err := errors.Join(failed, c.End()); err != nil {
 		return err
 	}
 	name, _ := rawjson.Text(id)
-	c := b.open(e.Seq, string(name))
-	if c == nil {
-		return nil
+	if of := b.open(e.Seq, string(name)); of != nil {
+		of.isError, of.result = string(isError) == "true", list
 	}
-	c.isError = string(isError) == "true"
-	c.result, err = b.content(ctx, e.Seq, list)
-	return err
+	return nil
 }
 
 // unknown takes the news that nobody knows whether a call took effect.
@@ -128,7 +131,7 @@ func (b *Builder) open(seq record.Seq, id string) *call {
 func (b *Builder) writeResult(c call, marked bool) {
 	w := b.out
 	w.Raw(`{"type":"tool_result","tool_use_id":`)
-	w.Literal(c.provider)
+	w.Bytes(c.provider)
 	w.Raw(`,"content":[`)
 	n := 0
 	for _, p := range c.result {

@@ -67,53 +67,9 @@ func appendEscaped(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
 
-// appendRune appends r as it stands inside a literal.
-func appendRune(dst []byte, r rune) []byte {
-	if r < ' ' || r == '"' || r == '\\' {
-		return appendEscaped(dst, byte(r))
-	}
-	return utf8.AppendRune(dst, r)
-}
-
 // IsString says whether the value is a string literal. A reader of this package has found its end.
 func IsString(value []byte) bool {
 	return len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
-}
-
-// runs calls raw with the parts of the literal lit that stand as they are under the package's rule, and char with each
-// character between them that was written in another way.
-func runs(lit []byte, raw func([]byte), char func(rune)) {
-	from := 0
-	for i := 0; ; {
-		n := bytes.IndexByte(lit[i:], '\\')
-		if n < 0 {
-			raw(lit[from:])
-			return
-		}
-		i += n
-		switch at(lit, i+1) {
-		case 'u':
-			raw(lit[from:i])
-			r, n := unicodeEscape(lit[i:])
-			char(r)
-			i += n
-			from = i
-		case '/':
-			raw(lit[from:i])
-			i++
-			from = i
-		default:
-			i = min(i+2, len(lit))
-		}
-	}
-}
-
-// AppendLiteral appends the literal lit under the package's rule: the same text, one form.
-func AppendLiteral(dst, lit []byte) []byte {
-	runs(lit,
-		func(b []byte) { dst = append(dst, b...) },
-		func(r rune) { dst = appendRune(dst, r) })
-	return dst
 }
 
 // unicodeEscape reads \uXXXX, or a surrogate pair of two, and returns how many bytes it took. Half a pair, and an

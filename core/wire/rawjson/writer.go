@@ -30,7 +30,7 @@ func (w *Writer) Raw(s string) {
 	w.buf = append(w.buf, s...)
 }
 
-// Bytes writes b as Raw does.
+// Bytes writes b as Raw does: a value that was read, a literal for example, stands as it was.
 func (w *Writer) Bytes(b []byte) {
 	w.n += int64(len(b))
 	if len(w.buf)+len(b) > bufSize {
@@ -45,14 +45,6 @@ func (w *Writer) Bytes(b []byte) {
 
 // String writes s as a literal.
 func (w *Writer) String(s string) { w.Bytes(Quote(s)) }
-
-// Literal writes the literal lit under the package's rule.
-func (w *Writer) Literal(lit []byte) {
-	runs(lit, w.Bytes, func(r rune) {
-		var b [8]byte
-		w.Bytes(appendRune(b[:0], r))
-	})
-}
 
 // Int writes i as a number.
 func (w *Writer) Int(i int) { w.Raw(strconv.Itoa(i)) }
