@@ -67,10 +67,11 @@ func (b *block) add(delta json.RawMessage) (kind, shown string, err error) {
 		return "", "", errors.New("delta has no type")
 	}
 	if name == "citations_delta" {
-		if len(fields["citation"]) == 0 {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, fields["citation"]); err != nil {
 			return "", "", errors.New("citations_delta has no citation")
 		}
-		b.cites = append(b.cites, fields["citation"])
+		b.cites = append(b.cites, compact.Bytes())
 		return "", "", nil
 	}
 	if rule, known := growth[name]; known {

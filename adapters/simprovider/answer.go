@@ -1,6 +1,7 @@
 package simprovider
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -80,12 +81,10 @@ func (a *answer) cut(limit int) {
 func (b *answerBlock) native() json.RawMessage {
 	switch b.Type {
 	case "text":
-		m := fmt.Sprintf(`{"type":"text","text":%s`, quoted(b.Text))
-		if len(b.Citations) > 0 {
-			list, _ := json.Marshal(b.Citations)
-			m += `,"citations":` + string(list)
+		if len(b.Citations) == 0 {
+			return json.RawMessage(fmt.Sprintf(`{"type":"text","text":%s}`, quoted(b.Text)))
 		}
-		return json.RawMessage(m + "}")
+		return json.RawMessage(fmt.Sprintf(`{"type":"text","text":%s,"citations":%s}`, quoted(b.Text), list(b.Citations)))
 	case "thinking":
 		return json.RawMessage(fmt.Sprintf(`{"type":"thinking","thinking":%s,"signature":%s}`, quoted(b.Text), quoted(signature(b.Text))))
 	case "redacted_thinking":
@@ -95,10 +94,29 @@ func (b *answerBlock) native() json.RawMessage {
 		if !json.Valid([]byte(input)) {
 			input = "{}"
 		}
-		return json.RawMessage(fmt.Sprintf(`{"type":"tool_use","id":%s,"name":%s,"input":%s}`, quoted(b.ID), quoted(b.Name), input))
+		return compact([]byte(fmt.Sprintf(`{"type":"tool_use","id":%s,"name":%s,"input":%s}`, quoted(b.ID), quoted(b.Name), input)))
 	default:
-		return b.Raw
+		return compact(b.Raw)
 	}
+}
+
+// list joins JSON values to an array, without white space between tokens.
+func list(items []json.RawMessage) []byte {
+	out := []byte{'['}
+	for i, item := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, compact(item)...)
+	}
+	return append(out, ']')
+}
+
+// compact drops the white space between the tokens of valid JSON.
+func compact(raw []byte) json.RawMessage {
+	var out bytes.Buffer
+	json.Compact(&out, raw)
+	return out.Bytes()
 }
 
 // quoted returns s as a JSON string without HTML escapes.

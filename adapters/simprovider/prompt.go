@@ -135,11 +135,7 @@ func (b *block) imageTokens() int {
 // stripMarkers returns a tool or block without white space between tokens and without its cache markers; everything
 // else keeps its bytes and its order.
 func stripMarkers(raw json.RawMessage) []byte {
-	var compact bytes.Buffer
-	if json.Compact(&compact, raw) != nil {
-		return raw
-	}
-	text := compact.Bytes()
+	text := compact(raw)
 	if !bytes.Contains(text, []byte(`"cache_control"`)) || text[0] != '{' {
 		return text
 	}
@@ -166,16 +162,12 @@ func stripMarkers(raw json.RawMessage) []byte {
 }
 
 func stripList(raw json.RawMessage) []byte {
-	var list []json.RawMessage
-	json.Unmarshal(raw, &list) // valid: it was just compacted
-	out := []byte{'['}
-	for i, item := range list {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, stripMarkers(item)...)
+	var items []json.RawMessage
+	json.Unmarshal(raw, &items) // valid: it was just compacted
+	for i := range items {
+		items[i] = stripMarkers(items[i])
 	}
-	return append(out, ']')
+	return list(items)
 }
 
 // validateMarkers checks the cache markers of a request in the order in which they are processed.

@@ -1,6 +1,7 @@
 package simprovider
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -32,19 +33,17 @@ func (r *response) stream(a *answer, model string, u cacheResult, diagnostics []
 
 // message returns the answer as one message; in the first event of a stream it is still empty.
 func (a *answer) message(model string, u cacheResult, diagnostics []byte, opening bool) string {
-	content, stop, output := []byte("["), "null", 1
+	var content []json.RawMessage
+	stop, output := "null", 1
 	if !opening {
 		for i := range a.Blocks {
-			if i > 0 {
-				content = append(content, ',')
-			}
-			content = append(content, a.Blocks[i].native()...)
+			content = append(content, a.Blocks[i].native())
 		}
 		stop, output = quoted(a.StopReason), a.tokens()
 	}
-	return fmt.Sprintf(`{"model":%s,"id":%s,"type":"message","role":"assistant","content":%s],"stop_reason":%s,`+
+	return fmt.Sprintf(`{"model":%s,"id":%s,"type":"message","role":"assistant","content":%s,"stop_reason":%s,`+
 		`"stop_sequence":null,"stop_details":null,"container":null,"usage":%s,"diagnostics":%s}`,
-		quoted(model), quoted(a.ID), content, stop, u.usage(output), diagnostics)
+		quoted(model), quoted(a.ID), list(content), stop, u.usage(output), diagnostics)
 }
 
 // event sends one event, or what a fault puts in its place.
