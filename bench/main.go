@@ -19,6 +19,8 @@ var sections = []struct {
 	run  func(w io.Writer) error
 }{
 	{"append", benchAppend},
+	{"replay", benchReplay},
+	{"loop", benchLoop},
 }
 
 func main() {
