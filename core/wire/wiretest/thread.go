@@ -68,6 +68,22 @@ func Signed(t testing.TB, key string) *Thread {
 // Add appends an entry; a body of type []byte is taken as it is.
 func (th *Thread) Add(kind record.Kind, body any, blobs ...record.Blob) record.Entry {
 	th.T.Helper()
+	e := th.seal(kind, body, blobs...)
+	if th.live != nil {
+		th.check(th.live.Add(context.Background(), e))
+	}
+	return e
+}
+
+// Try appends an entry and returns what the live builder says of it.
+func (th *Thread) Try(kind record.Kind, body any) error {
+	th.T.Helper()
+	return th.live.Add(context.Background(), th.seal(kind, body))
+}
+
+// seal makes the next entry and keeps it.
+func (th *Thread) seal(kind record.Kind, body any, blobs ...record.Blob) record.Entry {
+	th.T.Helper()
 	raw, ok := body.([]byte)
 	if !ok {
 		raw = thread.Encode(body)
@@ -81,9 +97,6 @@ func (th *Thread) Add(kind record.Kind, body any, blobs ...record.Blob) record.E
 	}
 	th.Now = th.Now.Add(time.Second)
 	th.Lines = append(th.Lines, e)
-	if th.live != nil {
-		th.check(th.live.Add(context.Background(), e))
-	}
 	return e
 }
 
@@ -265,6 +278,9 @@ func (th *Thread) Problems() []wire.Problem { return th.live.Problems() }
 
 // Text returns a text block.
 func Text(s string) thread.Block { return thread.Block{Type: "text", Text: s} }
+
+// Forget takes a blob away from the source.
+func (th *Thread) Forget(d record.Digest) { delete(th.blobs, d) }
 
 // Keep stores content as a blob and returns its name.
 func (th *Thread) Keep(data []byte) string {
