@@ -73,7 +73,7 @@ func (p *Provider) messages(w http.ResponseWriter, hr *http.Request, c *call) {
 	defer cancel()
 	defer context.AfterFunc(p.done, cancel)()
 	out := &response{w: w, ctl: http.NewResponseController(w), ctx: ctx, fault: fault}
-	if fault != nil && fault.Kind == faultStall && fault.After == 0 {
+	if fault != nil && fault.After == 0 && (fault.Kind == faultStall || fault.Kind == faultReset) {
 		out.strike() // not even a status
 		return
 	}
