@@ -44,7 +44,9 @@ func runChat(ctx context.Context, c *cli.Command) error {
 	}
 	var id record.ThreadID
 	if len(args) == 1 {
-		id, err = resolve(ctx, api, args[0])
+		if id, err = resolve(ctx, api, args[0]); err == nil {
+			_, err = api.Thread(ctx, id)
+		}
 	} else {
 		id, err = chatThread(ctx, c, api)
 	}

@@ -105,7 +105,7 @@ func serveRuntime(ctx context.Context, c *cli.Command, r *compose.Runtime, addr 
 		if err := compose.Publish(dirs.Data, addr); err != nil {
 			return err
 		}
-		go r.Recover(ctx)
+		r.Start(ctx)
 		log.InfoContext(ctx, "runtime ready", slog.String(logging.KeyAddr, addr), slog.Int(logging.KeyPID, os.Getpid()))
 		return lifecycle.Ready(c)
 	}

@@ -132,7 +132,7 @@ func (p *Printer) approvalAnswered(b thread.ApprovalAnswered) {
 	if b.Verdict == thread.VerdictDeny {
 		verdict = "denied"
 	}
-	p.Note("%s %s by %s", b.Call, withDetail(verdict, b.Reason), Clean(b.By))
+	p.Note("%s %s", b.Call, withDetail(verdict+" by "+b.By, b.Reason))
 }
 
 func (p *Printer) turnWaiting(b thread.TurnWaiting) {

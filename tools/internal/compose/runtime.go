@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"condensate.dev/cnd/client"
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/loop"
+	"condensate.dev/cnd/core/policy"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/tools/internal/config"
@@ -62,10 +64,12 @@ type Runtime struct {
 	hub      *follow.Hub
 	host     *loop.Host
 	maker    threadMaker
-	closing  atomic.Bool
+
+	closing    atomic.Bool
+	recovering sync.WaitGroup
 }
 
-// Open opens everything that a runtime stands on. It starts no work; see [Runtime.Recover].
+// Open opens everything that a runtime stands on. It starts no work; see [Runtime.Start].
 func Open(p Parts) (*Runtime, error) {
 	key, err := createOnce(filepath.Join(p.Dirs.Config, client.KeyFile), newKey)
 	if err != nil {
@@ -109,10 +113,14 @@ func (r *Runtime) open(signer *notes.Key) error {
 		return errors.Join(err, r.heads.Close())
 	}
 	tools := shelltools.New(shelltools.Options{Commands: r.guard})
+	owner, err := policy.NewOwner(p.Settings.Rules)
+	if err != nil {
+		return errors.Join(err, r.heads.Close())
+	}
 	r.accounts = newAccounts(p.Settings.SimAddr, p.Credential)
 	r.hub = follow.NewHub(r.store, follow.Options{})
 	r.host = loop.NewHost(loop.Ports{
-		Store: r.store, Model: r.accounts, Tools: tools, Policy: rules{}, Now: time.Now, Entropy: rand.Reader,
+		Store: r.store, Model: r.accounts, Tools: tools, Policy: owner, Now: time.Now, Entropy: rand.Reader,
 		Follower: signing{r.hub, r.heads}, Ready: r.store.Ready,
 	}, loop.Options{Version: p.Version, Report: func(id record.ThreadID, err error) {
 		p.Log.Error("thread in trouble", slog.String(logging.KeyThread, string(id)), slog.Any(logging.KeyErr, err))
@@ -163,9 +171,14 @@ func (r *Runtime) health(context.Context) httpapi.Health {
 	return h
 }
 
-// Recover goes on with everything that a dead runtime left: it ends what still runs of its commands, continues its
-// turns and signs the heads that it did not. Trouble with one thread is logged and stops no other.
-func (r *Runtime) Recover(ctx context.Context) {
+// Start goes on, in the background until ctx is done, with everything that a dead runtime left: it ends what still runs
+// of its commands, continues its turns and signs the heads that it did not. Trouble with one thread is logged and stops
+// no other.
+func (r *Runtime) Start(ctx context.Context) {
+	r.recovering.Go(func() { r.recover(ctx) })
+}
+
+func (r *Runtime) recover(ctx context.Context) {
 	log := r.parts.Log
 	var busy []record.ThreadID
 	for s, err := range (threads{r.store}).Summaries(ctx, "") {
@@ -201,15 +214,19 @@ func (r *Runtime) signHead(ctx context.Context, id record.ThreadID) {
 	}
 }
 
-// Stop begins to drain: streams end, no new work starts, running work gets its grace.
+// Stop drains: streams end, no new work starts, running work gets its grace. It returns when nothing runs any more, or
+// with the context's error.
 func (r *Runtime) Stop(ctx context.Context) error {
 	r.closing.Store(true)
 	r.hub.Close()
-	return r.host.Close(ctx)
+	err := r.host.Close(ctx)
+	r.recovering.Wait()
+	return err
 }
 
 // Close closes what is open, in the order opposite to opening. Stop comes before.
 func (r *Runtime) Close() error {
+	r.recovering.Wait()
 	err := r.heads.Close()
 	r.accounts.close()
 	return errors.Join(err, r.store.Close())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"condensate.dev/cnd/core/policy"
 	"condensate.dev/cnd/tools/internal/config"
 )
 
@@ -46,6 +47,9 @@ type Settings struct {
 	CacheDiagnostics bool `json:"cache_diagnostics"`
 	// Instructions are added to the system text of new threads. At most 64 KiB.
 	Instructions string `json:"instructions"`
+	// Rules say which tool calls are allowed, asked about or denied; the first that matches decides (package policy).
+	// Default none: reading and writing inside the thread's folder is allowed, everything else asks.
+	Rules []policy.Rule `json:"rules"`
 	// MinFreeMiB is the free disk space below which no new turn starts, in MiB, 1 to 16777216. Default 512.
 	MinFreeMiB int `json:"min_free_mib"`
 }
@@ -97,6 +101,9 @@ func (s Settings) Check() error {
 	}
 	if s.MinFreeMiB < 1 || s.MinFreeMiB > maxMinFreeMiB {
 		wrong("min_free_mib", "%d is not 1 to %d", s.MinFreeMiB, maxMinFreeMiB)
+	}
+	if _, err := policy.NewOwner(s.Rules); err != nil {
+		problems = append(problems, fmt.Errorf("runtime.rules: %w", err))
 	}
 	return errors.Join(problems...)
 }
