@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,18 +47,11 @@ func Complete(s *State, l *Live, c Completion) []Draft {
 	if call == nil || call.Status == CallDone {
 		return nil
 	}
-	switch c.Effect.Kind {
-	case EffectJudge:
-		if call.Status != CallPending {
-			return nil
-		}
+	switch {
+	case c.Effect.Kind == EffectJudge:
 		return judged(s, l, call, c)
-	case EffectPlan:
-		return planned(l, call, c)
-	case EffectRun:
-		if l.Closing && call.safe() {
-			return nil // it may have been cut short; it runs again after the restart
-		}
+	case c.Effect.Kind == EffectRun && l.Closing && call.safe():
+		return nil // it may have been cut short; it runs again after the restart
 	}
 	return []Draft{outcome(s, l, call, c)}
 }
@@ -107,47 +101,44 @@ func aborted(s *State, l *Live, err error) Draft {
 	return Draft{Kind: record.AnswerAborted, Body: body, Blobs: blobs}
 }
 
-// judged is what a plan and the policy say about a call.
+// judged is what a plan and the policy say about a call. A decision, and a person's approval, stand for a later plan of
+// the call as long as it names the same paths and the policy does not deny it.
 func judged(s *State, l *Live, call *Called, c Completion) []Draft {
-	if c.Faulty {
-		l.Probes++
-		l.ProbeAt = l.Now.Add(Backoff(l.Probes))
-		if w := s.Turn.Waiting; w != nil && w.Reason == thread.WaitPolicy && w.Call == call.ID {
-			return nil
-		}
-		return []Draft{{Kind: record.TurnWaiting, Body: thread.TurnWaiting{
-			Turn: s.Turn.ID, Reason: thread.WaitPolicy, Call: call.ID, Detail: c.Err.Error(),
-		}}}
-	}
-	if refused := planned(l, call, c); refused != nil {
-		return refused
-	}
-	l.Probes, l.ProbeAt = 0, time.Time{}
-	decided := thread.PolicyDecided{
-		Call: call.ID, Verdict: thread.VerdictDeny, Rule: c.Decision.Rule, Reason: c.Decision.Reason,
-	}
-	switch c.Decision.Verdict {
-	case policy.Allow:
-		decided.Verdict = thread.VerdictAllow
-	case policy.Ask:
-		decided.Verdict = thread.VerdictAsk
-	}
-	if decided.Verdict != thread.VerdictAllow {
-		delete(l.Plans, call.ID) // a plan is fresh when the call starts
-	}
-	return []Draft{{Kind: record.PolicyDecided, Body: decided}}
-}
-
-// planned keeps the plan of a call, or gives the call its result when it cannot run.
-func planned(l *Live, call *Called, c Completion) []Draft {
 	switch {
+	case s.Turn.Interrupted:
+		return nil
+	case c.Faulty:
+		return faulty(s, l, call, c.Err)
 	case c.Err != nil:
 		return []Draft{problem(call, "This call could not be prepared: "+c.Err.Error())}
 	case c.Plan.Refused != nil:
 		return []Draft{result(call, *c.Plan.Refused, false)}
 	}
-	l.Plans[call.ID] = c.Plan
-	return nil
+	l.Probes, l.ProbeAt = 0, time.Time{}
+	verdict := c.Decision.Verdict
+	stands := call.Status != CallPending && slices.Equal(call.Paths, c.Plan.Paths)
+	if verdict == policy.Ask && stands && s.Approvals[call.ID].Verdict == thread.VerdictAllow {
+		verdict = policy.Allow
+	}
+	if verdict == policy.Allow {
+		l.Plans[call.ID] = c.Plan
+		if stands {
+			return nil
+		}
+	}
+	return []Draft{{Kind: record.PolicyDecided, Body: thread.PolicyDecided{
+		Call: call.ID, Verdict: verdict.String(), Rule: c.Decision.Rule, Reason: c.Decision.Reason, Paths: c.Plan.Paths,
+	}}}
+}
+
+// faulty notes once that the turn waits for the policy, and when to ask again.
+func faulty(s *State, l *Live, call *Called, err error) []Draft {
+	l.Probes++
+	l.ProbeAt = l.Now.Add(Backoff(l.Probes))
+	if w := s.Turn.Waiting; w != nil && w.Reason == thread.WaitPolicy && w.Call == call.ID {
+		return nil
+	}
+	return wait(s.Turn, thread.TurnWaiting{Reason: thread.WaitPolicy, Call: call.ID, Detail: err.Error()}).Append
 }
 
 // outcome is the one result of a call that had started.

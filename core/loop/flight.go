@@ -45,8 +45,6 @@ func (f *Flight) Perform(ctx context.Context, p *Ports, stream func(Delta)) (c C
 		e.Paths, e.Writes = c.Plan.Paths, c.Plan.Writes
 		c.Decision, c.Err = p.Policy.Decide(ctx, e)
 		c.Faulty = c.Err != nil
-	case EffectPlan:
-		c.Plan, c.Err = p.Tools.Plan(ctx, f.call)
 	case EffectRun:
 		d := Delta{Request: f.request.Seq, Attempt: f.request.Attempt, Kind: DeltaOutput, Call: f.call.ID}
 		c.Outcome = p.Tools.Run(ctx, f.call, f.plan, func(text string) {

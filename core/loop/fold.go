@@ -83,13 +83,14 @@ func (s *State) Apply(e record.Entry) error {
 	return nil
 }
 
-// applyErased folds an entry whose body is gone. Bodies of a running turn are never erased, so what an answer's calls
-// were no longer matters.
+// applyErased folds an entry whose body is gone. Bodies of a running turn are never erased, so what became of its calls
+// no longer matters.
 func (s *State) applyErased(e record.Entry) error {
 	if s.Turn == nil || s.Turn.Request == nil {
 		return nil
 	}
-	if e.Kind == record.AnswerFinished || e.Kind == record.AnswerAborted {
+	switch e.Kind {
+	case record.AnswerFinished, record.AnswerAborted, record.ToolFinished, record.ToolUnknown:
 		s.Turn.Request.Open = false
 		s.Turn.Answer = &Answered{}
 	}
@@ -261,7 +262,7 @@ func (s *State) policyDecided(t *Turn, e record.Entry) error {
 		if c == nil {
 			return nil
 		}
-		c.Rule, c.Reason = b.Rule, b.Reason
+		c.Rule, c.Reason, c.Paths = b.Rule, b.Reason, b.Paths
 		switch b.Verdict {
 		case thread.VerdictAllow:
 			c.Status = CallAllowed

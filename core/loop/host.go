@@ -62,14 +62,16 @@ type Host struct {
 	closing chan struct{} // closed by Close
 	running sync.WaitGroup
 
-	mu     sync.Mutex                 // guards actors, their users, and closed
+	mu     sync.Mutex                 // guards the rest, and the users of actors
 	actors map[record.ThreadID]*actor // threads in memory
+	gens   map[record.ThreadID]uint64 // generations that this host started, of threads that left memory
 	closed bool
 }
 
 // NewHost returns a host over ports. It starts nothing.
 func NewHost(p Ports, o Options) *Host {
 	h := &Host{ports: p, options: o, closing: make(chan struct{}), actors: make(map[record.ThreadID]*actor)}
+	h.gens = make(map[record.ThreadID]uint64)
 	h.effects, h.cancel = context.WithCancel(context.Background())
 	if h.ports.Ready == nil {
 		h.ports.Ready = func() error { return nil }
@@ -210,6 +212,7 @@ func (h *Host) enter(id record.ThreadID) (*actor, error) {
 	a := h.actors[id]
 	if a == nil {
 		a = newActor(h, id)
+		a.machine.live.Gen = h.gens[id]
 		h.actors[id] = a
 		h.running.Go(a.run)
 	}
@@ -237,5 +240,6 @@ func (h *Host) retire(a *actor) bool {
 		return false
 	}
 	delete(h.actors, a.id)
+	h.gens[a.id] = a.machine.live.Gen
 	return true
 }

@@ -32,7 +32,6 @@ type EffectKind uint8
 const (
 	EffectSend    EffectKind = iota // send the open request
 	EffectJudge                     // plan the call and ask the policy about it
-	EffectPlan                      // plan a call that is allowed
 	EffectRun                       // run the call that was planned
 	EffectRecover                   // find out about a call that had started before a crash
 )

@@ -29,7 +29,7 @@ func nextCall(s *State, l *Live, open []*Called) Step {
 		if c.Input == nil {
 			return appends(problem(c, textBadInput))
 		}
-		return want(s, l, Effect{Kind: EffectJudge, Call: c.ID})
+		return judge(s, l, c)
 	case CallAsk:
 		return appends(
 			Draft{Kind: record.ApprovalAsked, Body: thread.ApprovalAsked{Call: c.ID, Turn: s.Turn.ID, Reason: c.Reason}},
@@ -59,11 +59,13 @@ func nextRun(s *State, l *Live, c *Called) Step {
 	case c.Status == CallStarted && !c.safe():
 		return Step{Run: []Effect{find}}
 	}
-	return want(s, l, Effect{Kind: EffectPlan, Call: c.ID})
+	return judge(s, l, c)
 }
 
-// want starts an effect that prepares a call, unless the turn must wait before it.
-func want(s *State, l *Live, e Effect) Step {
+// judge has a call planned and the policy asked about the plan, unless the turn must wait before that. A plan is made
+// right before the call starts: after a person's approval or a restart it is made, and judged, anew.
+func judge(s *State, l *Live, c *Called) Step {
+	e := Effect{Kind: EffectJudge, Call: c.ID}
 	switch {
 	case l.Running[e] != nil:
 	case l.Unready != "":

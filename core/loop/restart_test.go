@@ -269,7 +269,7 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// TestIdle holds that a thread without work leaves memory and comes back with a generation of its own.
+// TestIdle holds that a thread without work leaves memory and comes back as it was.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
@@ -282,6 +282,11 @@ func TestIdle(t *testing.T) {
 		b.submit(id, "again")
 		synctest.Wait()
 		require.Len(t, b.entries(id, record.TurnFinished), 2)
+		require.Len(t, b.entries(id, record.EngineStarted), 1, "it is the same engine")
+		b.close()
+		b.start()
+		b.submit(id, "once more")
+		synctest.Wait()
 		started := b.entries(id, record.EngineStarted)
 		require.Len(t, started, 2)
 		require.Equal(t, thread.EngineReopened, must[thread.EngineStarted](started[1]).Reason)

@@ -119,6 +119,7 @@ type Called struct {
 	Status  CallStatus
 	Rule    string
 	Reason  string
+	Paths   []string // that the decision is about
 	Started thread.ToolStarted
 	Gen     uint64
 }

@@ -332,6 +332,8 @@ type PolicyDecided struct {
 	Verdict string `json:"verdict"`
 	Rule    string `json:"rule"` // name of the rule that decided
 	Reason  string `json:"reason"`
+	// Paths are what the call named when it was decided. With other paths the decision does not count any more.
+	Paths []string `json:"paths,omitempty"`
 }
 
 // ApprovalAsked is the body of approval.asked.
