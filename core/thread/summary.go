@@ -32,17 +32,15 @@ type Summary struct {
 	Unknown  int             `json:"unknown_usage"` // attempts whose usage the provider did not report
 }
 
-// Summarize returns the summary after e, given the one before it. It is pure and never fails: a body that it cannot
-// read leaves the summary as it is.
+// Summarize returns the summary after e, given the one before it. It is pure and never fails: what only a body
+// that it cannot read would tell, stays as it is.
 func Summarize(s Summary, e record.Entry) Summary {
 	s.ID, s.Seq = e.Thread, e.Seq
 	s.Updated = e.Time.Format(TimeLayout)
 	if s.Created == "" {
 		s.Created, s.State = s.Updated, StateIdle
 	}
-	if e.Body != nil {
-		s.apply(e)
-	}
+	s.apply(e)
 	return s
 }
 
@@ -81,8 +79,8 @@ func (s *Summary) apply(e record.Entry) {
 		if b, err := Decode[EngineStarted](e); err == nil && b.Reason == EngineResumed && s.State != StateIdle {
 			s.State, s.Waiting = StateWorking, nil
 		}
-	case record.ApprovalAnswered, record.ToolStarted, record.ToolFinished, record.ToolUnknown, record.TurnInterrupted:
-		if s.State == StateWaiting {
+	case record.PolicyDecided, record.ApprovalAnswered, record.ToolStarted, record.ToolFinished, record.ToolUnknown, record.TurnInterrupted:
+		if s.State == StateWaiting || s.State == StateLost {
 			s.State, s.Waiting = StateWorking, nil
 		}
 	case record.AnswerFinished:
