@@ -195,28 +195,29 @@ func (f *follower) flush(ctx context.Context, emit func(message) error) error {
 func (f *follower) sendEntries(ctx context.Context, until record.Seq, emit func(message) error) error {
 	for f.next < until {
 		page, err := f.page(ctx, until)
-		if err != nil {
-			return fmt.Errorf("follow %s: %w", f.id, err)
-		}
 		for _, e := range page {
 			if err := emit(entryMessage(e)); err != nil {
 				return err
 			}
 			f.next = e.Seq + 1
 		}
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", f.id, err)
+		}
 	}
 	return nil
 }
 
-// page reads entries from f.next on. It reads none from until on, since a store may show entries that are not durable.
+// page reads entries from f.next on, and returns those before an error too. It reads none from until on, since a store
+// may show entries that are not durable.
 func (f *follower) page(ctx context.Context, until record.Seq) (page []record.Entry, err error) {
 	size, next := 0, f.next
 	for e, err := range record.ReadThrough(ctx, f.hub.store, f.id, f.next) {
 		if err != nil {
-			return nil, err
+			return page, err
 		}
 		if e.Seq != next {
-			return nil, fmt.Errorf("entry %d stands where %d should: %w", e.Seq, next, errGap)
+			return page, fmt.Errorf("entry %d stands where %d should: %w", e.Seq, next, errGap)
 		}
 		page = append(page, e)
 		size += len(e.Line)
@@ -225,5 +226,5 @@ func (f *follower) page(ctx context.Context, until record.Seq) (page []record.En
 			return page, nil
 		}
 	}
-	return nil, fmt.Errorf("entry %d is not there: %w", next, errGap)
+	return page, fmt.Errorf("entry %d is not there: %w", next, errGap)
 }

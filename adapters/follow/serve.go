@@ -83,7 +83,14 @@ func (h *Hub) serveWebSocket(w http.ResponseWriter, r *http.Request, f *follower
 		return // Accept has answered
 	}
 	defer conn.CloseNow()
-	ctx := conn.CloseRead(h.forced)
+	ctx, end := context.WithCancel(h.forced)
+	defer end()
+	go func() {
+		defer end()
+		if _, _, err := conn.Reader(ctx); err == nil {
+			conn.Close(websocket.StatusPolicyViolation, "the stream takes no messages")
+		}
+	}()
 	send := func(m message) error {
 		ctx, cancel := context.WithTimeout(ctx, h.options.WriteTimeout)
 		defer cancel()

@@ -44,14 +44,14 @@ func (a *api) entries(w http.ResponseWriter, r *http.Request) error {
 }
 
 // page returns the lines from seq on, at most limit and not many over MaxPageBytes, with commas between them; more
-// says that there are further ones.
+// says that there are further ones. A line that cannot be read ends the page before it and fails the next one.
 func (a *api) page(ctx context.Context, id record.ThreadID, from record.Seq, limit int) (lines []byte, more bool, err error) {
 	n := 0
 	for e, err := range record.ReadThrough(ctx, a.Store, id, from) {
-		if err != nil {
+		if err != nil && n == 0 {
 			return nil, false, err
 		}
-		if n == limit || (n > 0 && len(lines)+len(e.Line) > MaxPageBytes) {
+		if err != nil || n == limit || (n > 0 && len(lines)+len(e.Line) > MaxPageBytes) {
 			return lines, true, nil
 		}
 		if n > 0 {
