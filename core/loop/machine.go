@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"condensate.dev/cnd/core/fault"
@@ -217,7 +218,7 @@ func (m *machine) append(ctx context.Context, d Draft) error {
 		d.Body = started
 	}
 	var salt record.Salt
-	if _, err := m.ports.Entropy.Read(salt[:]); err != nil {
+	if _, err := io.ReadFull(m.ports.Entropy, salt[:]); err != nil {
 		return fmt.Errorf("entropy for an entry of %s: %w", m.state.Thread, err)
 	}
 	e, err := record.Seal(m.state.Thread, m.state.Head, salt, record.Draft{

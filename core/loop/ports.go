@@ -1,10 +1,12 @@
 // Package loop is the built-in agent loop: a pure state machine over a thread's entries and a driver that performs
 // what the machine decides.
 //
-// State = fold(entries); Next(state) says what must be appended and which effects may start. The driver keeps no
-// hidden state: kill it anywhere, fold again, continue. One goroutine owns a thread and makes all its appends; effects
-// (model calls, tools, policy decisions, timers) run beside it and hand back completions that carry the engine
+// [State] is the fold of the entries; [Next] says, from the state, what must be appended and which effects may start. The
+// driver keeps no hidden state: kill it anywhere, fold again, continue. One goroutine owns a thread and makes all its
+// appends; effects (model calls, policy decisions, tools) run beside it and hand back completions that carry the engine
 // generation, so that a completion of another generation is dropped.
+//
+// What led to an effect is durable before the effect starts. All that is decided in between is one append.
 package loop
 
 import (
