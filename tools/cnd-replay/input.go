@@ -70,6 +70,9 @@ func copyOut(ctx context.Context, dirs config.Dirs, id record.ThreadID) (in *inp
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if _, err := store.Head(ctx, id); err != nil {
+		return nil, err
+	}
 	in = &input{name: string(id), stored: true}
 	if head, foreign, err := store.ForeignHead(ctx, id); err != nil {
 		return nil, err

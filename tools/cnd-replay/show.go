@@ -41,7 +41,7 @@ func show(ctx context.Context, _ *urfave.Command, in *input, out output) error {
 type transcript struct{ out output }
 
 func (t transcript) line(e record.Entry, who, format string, args ...any) {
-	text := harmless(strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
+	text := harmless(strings.TrimRight(fmt.Sprintf(format, args...), " \n"))
 	fmt.Fprintf(t.out, "%5d  %s  %-9s  %s\n", e.Seq, e.Time.Format("15:04:05"), who, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 28)))
 }
 
