@@ -161,10 +161,14 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return decode(ctx, answer, out)
 }
 
+// decode reads the answer into out.
 func decode(ctx context.Context, answer *http.Response, out any) error {
-	err := json.NewDecoder(io.LimitReader(answer.Body, MaxAnswer)).Decode(out)
+	text, err := io.ReadAll(io.LimitReader(answer.Body, MaxAnswer))
 	if err != nil {
 		return lost(ctx, answer.Request.URL.Host, err)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return strange(fmt.Sprintf("%s answered %s with something else than the runtime's API: %v", answer.Request.URL.Host, answer.Status, err))
 	}
 	return nil
 }

@@ -1,0 +1,271 @@
+package client_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"condensate.dev/cnd/client"
+	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/loop"
+	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/core/thread"
+)
+
+func newThread(t *testing.T, r *runtime, notes int) record.ThreadID {
+	t.Helper()
+	id := record.ThreadID("thr_00000000000000000000000001")
+	_, err := r.Create(t.Context(), loop.NewThread{ID: id, Created: thread.Created{Cwd: "/work"}})
+	require.NoError(t, err)
+	for range notes {
+		r.note(t, id, "note")
+	}
+	return id
+}
+
+// TestFollowGoesOnAcrossRestarts stops and starts the runtime again and again, each time on another port, while entries
+// are appended, also while it is down. The client misses none and gets none twice.
+func TestFollowGoesOnAcrossRestarts(t *testing.T) {
+	r := startRuntime(t)
+	id := newThread(t, r, 3)
+	configDir, dataDir := r.folders(t)
+	c := client.Open(configDir, dataDir)
+	t.Cleanup(c.CloseIdle)
+	const entries = 40
+	rng := rand.New(rand.NewPCG(1, 1))
+	losses := 0
+	var lines []string
+	// Restarts happen in the client's own goroutine, between two events, so that the test needs no clock.
+	o := client.FollowOptions{Reconnect: true, Lost: func(err error) {
+		require.Equal(t, fault.Unavailable, fault.ClassOf(err), "%v", err)
+		losses++
+		if len(r.lines(t, id)) < entries {
+			r.note(t, id, "while it was down")
+		}
+		r.addr = "127.0.0.1:0"
+		require.NoError(t, r.start())
+		r.publish(t, dataDir)
+	}}
+	for e, err := range c.Follow(t.Context(), id, o) {
+		require.NoError(t, err)
+		if e.Type == client.EventEntry {
+			lines = append(lines, string(e.Entry.Line))
+			require.Equal(t, `{"v":0,"type":"entry","entry":`+string(e.Entry.Line)+`}`, string(e.JSON))
+		}
+		if len(lines) == entries {
+			break
+		}
+		if len(r.lines(t, id)) < entries {
+			r.note(t, id, "live")
+		}
+		if rng.IntN(6) == 0 && losses < 8 {
+			r.stop()
+		}
+	}
+	require.Equal(t, r.lines(t, id), lines)
+	require.Greater(t, losses, 3)
+}
+
+// TestFollowEndsWithoutReconnect reports the loss as the last thing.
+func TestFollowEndsWithoutReconnect(t *testing.T) {
+	r := startRuntime(t)
+	id := newThread(t, r, 1)
+	var last error
+	for e, err := range r.client(t).Follow(t.Context(), id, client.FollowOptions{From: 1}) {
+		last = err
+		if e.Type == client.EventHeartbeat {
+			go r.hub.Close()
+		}
+	}
+	require.ErrorContains(t, last, "shutting down")
+	require.Equal(t, fault.Unavailable, fault.ClassOf(last))
+}
+
+// TestRefusalsEndAFollow does not try again what will not become right.
+func TestRefusalsEndAFollow(t *testing.T) {
+	r := startRuntime(t)
+	id := newThread(t, r, 1)
+	for _, c := range []struct {
+		client *client.Client
+		id     record.ThreadID
+		from   record.Seq
+		class  fault.Class
+	}{
+		{r.client(t), "thr_00000000000000000000000009", 0, fault.NotFound},
+		{r.client(t), id, 9, fault.Conflict},
+		{client.New(r.addr, "wrong"), id, 0, fault.Unauthenticated},
+	} {
+		var errs []error
+		for _, err := range c.client.Follow(t.Context(), c.id, client.FollowOptions{From: c.from, Reconnect: true}) {
+			errs = append(errs, err)
+		}
+		require.Len(t, errs, 1)
+		require.Equal(t, c.class, fault.ClassOf(errs[0]))
+	}
+}
+
+// TestFollowShowsDeltas hands on deltas and snapshots, and voids them when their connection is lost.
+func TestFollowShowsDeltas(t *testing.T) {
+	r := startRuntime(t)
+	id := newThread(t, r, 0)
+	r.hub.Streamed(id, loop.Delta{Request: 1, Attempt: 1, Kind: "text", Text: "be"})
+	var events []client.Event
+	o := client.FollowOptions{Deltas: true, Reconnect: true, Lost: func(error) { require.NoError(t, r.start()) }}
+	for e, err := range r.client(t).Follow(t.Context(), id, o) {
+		require.NoError(t, err)
+		if e.Type != client.EventHeartbeat {
+			events = append(events, e)
+		}
+		switch e.Type {
+		case client.EventSnapshot:
+			r.hub.Streamed(id, loop.Delta{Request: 1, Attempt: 1, Offset: 2, Kind: "text", Text: "gin"})
+		case client.EventDelta:
+			r.stop()
+		}
+		if e.Type == client.EventReset {
+			break
+		}
+	}
+	require.Len(t, events, 4)
+	require.Equal(t, client.EventEntry, events[0].Type)
+	require.Equal(t, client.Snapshot{Request: 1, Attempt: 1, Parts: []client.Part{{Kind: "text", Text: "be"}}}, events[1].Snapshot)
+	require.Equal(t, loop.Delta{Request: 1, Attempt: 1, Offset: 2, Kind: "text", Text: "gin"}, events[2].Delta)
+	require.Equal(t, `{"v":0,"type":"reset"}`, string(events[3].JSON))
+}
+
+// script answers each follow with the next list of messages, then closes the connection, or stays silent.
+func script(t *testing.T, silent bool, streams ...[]string) *client.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		messages := streams[0]
+		streams = streams[1:]
+		for _, m := range messages {
+			if err := conn.Write(context.Background(), websocket.MessageText, []byte(m)); err != nil {
+				t.Error(err)
+			}
+		}
+		if silent && len(streams) > 0 {
+			conn.Read(context.Background()) // until the client gives up
+			return
+		}
+		conn.Close(websocket.StatusGoingAway, "")
+	}))
+	t.Cleanup(server.Close)
+	c := client.New(server.Listener.Addr().String(), testKey)
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+// entryMessages returns the messages of a thread of n entries whose texts start with text.
+func entryMessages(t *testing.T, n int, text string) (messages []string) {
+	t.Helper()
+	r := newRuntime()
+	require.NoError(t, r.start())
+	defer r.stop()
+	id := newThread(t, r, 0)
+	for range n - 1 {
+		r.note(t, id, text)
+	}
+	for _, line := range r.lines(t, id) {
+		messages = append(messages, `{"v":0,"type":"entry","entry":`+line+`}`)
+	}
+	return messages
+}
+
+// TestFollowRefusesAnotherHistory ends when the runtime comes back with a record that is not the one before: a gap, a
+// repeated entry, other entries, less than was there.
+func TestFollowRefusesAnotherHistory(t *testing.T) {
+	one, other := entryMessages(t, 5, "one"), entryMessages(t, 5, "other")
+	for name, streams := range map[string][][]string{
+		"gap":                {{one[0], one[2]}},
+		"repeated":           {{one[0], one[1], one[1]}},
+		"other":              {{one[0], one[1], other[2]}},
+		"other on reconnect": {one[:2], other[2:]},
+		"heartbeat ahead":    {{one[0], `{"v":0,"type":"heartbeat","seq":3}`}},
+		"heartbeat behind":   {one[:3], {`{"v":0,"type":"heartbeat","seq":1}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last error
+			for _, err := range script(t, false, streams...).Follow(t.Context(), "thr_00000000000000000000000001", client.FollowOptions{Reconnect: true}) {
+				last = err
+			}
+			require.ErrorIs(t, last, client.ErrDiverged)
+		})
+	}
+}
+
+// TestFollowChecksMessages refuses what does not speak the protocol, names an error that ends the stream, and passes
+// over types that it does not know.
+func TestFollowChecksMessages(t *testing.T) {
+	one := entryMessages(t, 1, "")
+	for name, c := range map[string]struct {
+		message, want string
+	}{
+		"no json":       {`hello`, "strange-answer"},
+		"no version":    {`{"type":"heartbeat","seq":0}`, "strange-answer"},
+		"later version": {`{"v":1,"type":"heartbeat","seq":0}`, "strange-answer"},
+		"edited entry":  {strings.Replace(one[0], "/work", "/home", 1), "invalid-entry"},
+		"error":         {`{"v":0,"type":"error","error":{"class":"corrupt","code":"record-damaged","message":"entry 3"}}`, "record-damaged"},
+		"unknown type":  {`{"v":0,"type":"weather","sun":true}`, "stream-lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last error
+			for _, err := range script(t, false, []string{c.message}).Follow(t.Context(), "thr_00000000000000000000000001", client.FollowOptions{}) {
+				last = err
+			}
+			require.Equal(t, c.want, fault.Find(last).Code, "%v", last)
+		})
+	}
+}
+
+// TestFollowLeavesADeadStream gives up a connection that is open but silent, and goes on over a new one.
+func TestFollowLeavesADeadStream(t *testing.T) {
+	one := entryMessages(t, 4, "one")
+	c := script(t, true, one[:2], one[2:])
+	n := 0
+	var lost error
+	o := client.FollowOptions{Reconnect: true, Stall: 100 * time.Millisecond, Lost: func(err error) { lost = err }}
+	for e, err := range c.Follow(t.Context(), "thr_00000000000000000000000001", o) {
+		require.NoError(t, err)
+		require.Equal(t, record.Seq(n), e.Seq)
+		if n++; n == 4 {
+			break
+		}
+	}
+	require.ErrorContains(t, lost, "no message for 100ms")
+}
+
+// TestFollowEndsWithItsContext yields the context's error, also while it waits to connect again.
+func TestFollowEndsWithItsContext(t *testing.T) {
+	r := startRuntime(t)
+	id := newThread(t, r, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	var last error
+	for e, err := range r.client(t).Follow(ctx, id, client.FollowOptions{Reconnect: true}) {
+		last = err
+		if e.Type == client.EventHeartbeat {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, last, context.Canceled)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	down := client.New("127.0.0.1:1", testKey)
+	for _, err := range down.Follow(ctx, id, client.FollowOptions{Reconnect: true, Lost: func(error) { cancel() }}) {
+		last = err
+	}
+	require.ErrorIs(t, last, context.Canceled)
+}
