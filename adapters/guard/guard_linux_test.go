@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"condensate.dev/cnd/adapters/guard"
 	"condensate.dev/cnd/core/command"
@@ -32,6 +33,20 @@ while :; do sleep 1; done
 `
 
 const escapers = 5
+
+// TestNothingStays: what a command leaves in the background ends with it, whatever way it came to its end.
+func TestNothingStays(t *testing.T) {
+	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$", "sleep 1000"} {
+		g, _ := open(t)
+		c := shell(`sleep 1000 & setsid sleep 1000 & trap "" TERM HUP; ( setsid sleep 1000 & ) & echo ready; ` + end)
+		c.Timeout = 300 * time.Millisecond
+		status, err := g.Run(t.Context(), c, discard)
+		require.NoError(t, err)
+		require.Zero(t, status.Left)
+		require.Equal(t, "ready\n", content(t, status))
+		require.Empty(t, withMark(t), end)
+	}
+}
 
 // TestKilledRuntime kills a runtime with SIGKILL: everything that it started is gone within two seconds, and the next
 // runtime finds out what happened.
@@ -139,6 +154,9 @@ func TestGuardHearsNoTerminal(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(release, 0o600))
 	go func() {
 		<-seen
+		session, err := unix.Getsid(guardOf(t, dir))
+		require.NoError(t, err)
+		require.Equal(t, guardOf(t, dir), session, "a terminal does not reach it")
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGPIPE} {
 			_ = syscall.Kill(guardOf(t, dir), sig)
 		}
@@ -179,7 +197,7 @@ func TestNoOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, dir := open(t)
-			call := filepath.Join(dir, testThread, testCall)
+			call := filepath.Join(dir, string(testThread), testCall)
 			require.NoError(t, os.MkdirAll(call, 0o700))
 			lock, err := os.Create(filepath.Join(call, "lock"))
 			require.NoError(t, err)
@@ -204,7 +222,7 @@ func TestNoOrder(t *testing.T) {
 // startRuntime starts a fake runtime and returns when its script has printed n process ids.
 func startRuntime(t *testing.T, dir, script string, n int) (*exec.Cmd, []int) {
 	t.Helper()
-	runtime := exec.Command(os.Args[0], fakeRuntime, dir, script)
+	runtime := exec.Command(os.Args[0], fakeRuntime, dir, script, string(testThread))
 	runtime.Stderr = io.Discard
 	stdout, err := runtime.StdoutPipe()
 	require.NoError(t, err)
@@ -225,7 +243,7 @@ func startRuntime(t *testing.T, dir, script string, n int) (*exec.Cmd, []int) {
 }
 
 func guardOf(t *testing.T, dir string) int {
-	text, err := os.ReadFile(filepath.Join(dir, testThread, testCall, "lock"))
+	text, err := os.ReadFile(filepath.Join(dir, string(testThread), testCall, "lock"))
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(string(text))
 	require.NoError(t, err)
@@ -254,7 +272,7 @@ func withMark(t *testing.T) (found []string) {
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)
 	for _, name := range all {
-		if environ, err := os.ReadFile(name); err == nil && bytes.Contains(environ, []byte(guard.Mark+"="+testThread)) {
+		if environ, err := os.ReadFile(name); err == nil && bytes.Contains(environ, []byte(guard.Mark+"="+string(testThread))) {
 			found = append(found, name)
 		}
 	}

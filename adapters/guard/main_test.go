@@ -13,10 +13,12 @@ import (
 
 	"condensate.dev/cnd/adapters/guard"
 	"condensate.dev/cnd/core/command"
+	"condensate.dev/cnd/core/record"
 )
 
 // fakeRuntime is the first argument of a test binary that plays the runtime: it runs the script in its third argument
-// as one call in the folder of its second, and prints what the script prints. Tests kill it.
+// as one call, of the thread in its fourth, in the folder of its second, and prints what the script prints. Tests kill
+// it.
 const fakeRuntime = "fake-runtime"
 
 func TestMain(m *testing.M) {
@@ -25,6 +27,7 @@ func TestMain(m *testing.M) {
 		case guard.Word:
 			syscall.Exit(guard.Main(os.Args[2:])) // os.Exit of a race build waits for a second
 		case fakeRuntime:
+			testThread = record.ThreadID(os.Args[4])
 			os.Exit(playRuntime(os.Args[2], os.Args[3]))
 		}
 	}
@@ -42,10 +45,10 @@ func playRuntime(dir, script string) int {
 	return 0
 }
 
-const (
-	testThread = "thr_01arz3ndektsv4rrffq69g5fav"
-	testCall   = "12.0"
-)
+// testThread is another one in every run of the tests, so that they find their own processes only.
+var testThread = record.ThreadID(fmt.Sprintf("thr_%026d", os.Getpid()))
+
+const testCall = "12.0"
 
 // shell is the command that runs script as the test call.
 func shell(script string) command.Command {

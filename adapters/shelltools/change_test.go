@@ -5,7 +5,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -179,6 +182,28 @@ func TestChangedSincePlanned(t *testing.T) {
 		require.Equal(t, errStopped.Error(), textOf(b.tools.Run(ctx, c, p, nil).Result))
 		require.Empty(t, b.list())
 	})
+}
+
+// TestSideBySide: of several calls that were planned on the same content, one takes effect.
+func TestSideBySide(t *testing.T) {
+	b := newBench(t)
+	for range 30 {
+		b.put("f", "old")
+		var done atomic.Int32
+		var calls sync.WaitGroup
+		for i := range 6 {
+			c := b.call("edit", editInput{Path: "f", Old: "old", New: strconv.Itoa(i)})
+			c.ID = strconv.Itoa(i) + ".0"
+			p := b.plan(c)
+			calls.Go(func() {
+				if o := b.tools.Run(b.Context(), c, p, nil); !o.Result.IsError {
+					done.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		require.EqualValues(t, 1, done.Load())
+	}
 }
 
 // staged plans a change of f, whose content is "old", and stops where its temporary file is written.

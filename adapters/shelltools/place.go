@@ -165,9 +165,7 @@ func enter(root *os.Root, name string, create bool) (*os.Root, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case named.Mode()&fs.ModeSymlink != 0:
-		return nil, errMoved
-	case !named.IsDir():
+	case !named.IsDir(): // a link is none either
 		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
 	}
 	next, err := root.OpenRoot(name)
@@ -193,7 +191,7 @@ func (p place) file() (*os.File, fs.FileInfo, error) {
 	if err := mustBeFile(named); err != nil {
 		return nil, nil, err
 	}
-	f, err := p.dir.OpenFile(p.base, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := p.dir.OpenFile(p.base, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}

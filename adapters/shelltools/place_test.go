@@ -3,7 +3,6 @@ package shelltools
 import (
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,47 +107,4 @@ func TestSwapped(t *testing.T) {
 			require.Equal(t, "secret", b.content(outside+"/file"))
 		})
 	}
-}
-
-// TestSwappedWhileRunning lets a folder flicker between the real one and a link to the outside while calls run.
-func TestSwappedWhileRunning(t *testing.T) {
-	b := newBench(t)
-	outside := b.outside()
-	b.put("dir/file", "inside\n")
-	b.put(outside+"/file", "secret\n")
-	b.link(outside, "evil")
-
-	stop := make(chan struct{})
-	var flicker sync.WaitGroup
-	flicker.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = os.Rename(b.path("dir"), b.path("real"))
-				_ = os.Rename(b.path("evil"), b.path("dir"))
-				_ = os.Rename(b.path("dir"), b.path("evil"))
-				_ = os.Rename(b.path("real"), b.path("dir"))
-			}
-		}
-	})
-	f, err := openFolder(b.cwd)
-	require.NoError(t, err)
-	reached := 0
-	for range 3000 {
-		p, err := f.open(b.path("dir/file"), false)
-		if err != nil {
-			continue
-		}
-		sum, err := p.digest()
-		p.close()
-		if err == nil && sum != absent {
-			reached++
-			require.Equal(t, digest([]byte("inside\n")), sum, "left the thread's folder")
-		}
-	}
-	close(stop)
-	flicker.Wait()
-	require.Positive(t, reached)
 }

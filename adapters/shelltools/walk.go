@@ -77,7 +77,7 @@ func (l look) note() string {
 }
 
 // walk calls visit for everything below root that the pattern may be about, sorted by name in each folder, until visit
-// returns false. Links are seen and not followed. A canceled context ends it with an error.
+// returns false or ctx is done. Links are seen and not followed.
 func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string, d fs.DirEntry) bool) (look, error) {
 	var seen look
 	limited, cancel := context.WithTimeout(ctx, WalkTimeout)
@@ -101,5 +101,5 @@ func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string,
 		}
 		return nil
 	})
-	return seen, errors.Join(err, ctx.Err())
+	return seen, err
 }
