@@ -22,16 +22,19 @@ const manyKeys = 16
 
 // scanner reads JSON in the strict form. It may be used again: what it allocated is kept.
 type scanner struct {
-	b     []byte
-	i     int      // offset of the next byte
-	keys  [][]byte // decoded keys of all open objects, innermost last
-	why   string   // what is wrong at i; "" while nothing is
-	blobs int      // names in the blobs field
+	b    []byte
+	i    int      // offset of the next byte
+	keys [][]byte // decoded keys of all open objects, innermost last
+	why  string   // what is wrong at i; "" while nothing is
 }
 
 func (s *scanner) check(body []byte) error {
-	s.b, s.i, s.keys, s.why, s.blobs = body, 0, s.keys[:0], "", 0
+	s.b, s.i, s.keys, s.why = body, 0, s.keys[:0], ""
+	at := control(body)
 	switch {
+	case at >= 0:
+		s.i = at
+		s.why = "control character"
 	case !utf8.Valid(body):
 		for r, n := utf8.DecodeRune(body); r != utf8.RuneError || n != 1; r, n = utf8.DecodeRune(body[s.i:]) {
 			s.i += n
@@ -206,7 +209,6 @@ func (s *scanner) blobList() bool {
 			return s.fail("blob is listed twice")
 		}
 		s.keys = append(s.keys, name)
-		s.blobs++
 		s.i += len(name)
 		switch {
 		case s.next(','):
@@ -253,47 +255,67 @@ func ListedBlobs(body []byte) []Digest {
 	}
 }
 
-// string reads a string and says whether it holds escapes.
+// string reads a string and says whether it holds escapes. That it holds no control character is known already.
 func (s *scanner) string() (escaped, ok bool) {
+	quote := s.i
 	for i := s.i + 1; ; {
-		if i+8 <= len(s.b) {
-			n := plain(binary.LittleEndian.Uint64(s.b[i:]))
-			if i += n; n == 8 {
-				continue
+		if quote < i {
+			n := bytes.IndexByte(s.b[i:], '"')
+			if n < 0 {
+				s.i = len(s.b)
+				return false, s.fail("ends within a string")
 			}
+			quote = i + n
 		}
-		if i >= len(s.b) {
-			s.i = len(s.b)
-			return false, s.fail("ends within a string")
-		}
-		switch c := s.b[i]; {
-		case c == '"':
-			s.i = i + 1
+		if i += backslash(s.b[i:quote]); i == quote {
+			s.i = quote + 1
 			return escaped, true
-		case c == '\\':
-			n := escape(s.b[i:])
-			if n == 0 {
-				s.i = i
-				return false, s.fail("wrong escape or lone surrogate")
-			}
-			i += n
-			escaped = true
-		case c < 0x20:
-			s.i = i
-			return false, s.fail("control character in a string")
-		default:
-			i++
 		}
+		n := escape(s.b[i:])
+		if n == 0 {
+			s.i = i
+			return false, s.fail("wrong escape or lone surrogate")
+		}
+		i += n // past the quote, if that was escaped
+		escaped = true
 	}
 }
 
-// plain returns how many of the eight bytes of w, lowest first, come before one that ends or escapes: a quote, a
-// backslash or a control character.
-func plain(w uint64) int {
-	const low, high = 0x0101010101010101, 0x8080808080808080
-	quote, slash := w^(low*'"'), w^(low*'\\')
-	stop := ((w-low*0x20)&^w | (quote-low)&^quote | (slash-low)&^slash) & high
-	return bits.TrailingZeros64(stop) / 8 // the lowest one is exact, and 64/8 when there is none
+// Bytes are looked at eight at a time: (w-low*c)&^w&high is not 0 when some byte of w is less than c, and its lowest
+// bit is in the first such byte.
+const low, high = 0x0101010101010101, 0x8080808080808080
+
+// backslash returns the offset of the first backslash in b, or the length of b. In text there is one at each end of a
+// line, too near for bytes.IndexByte to pay.
+func backslash(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:]) ^ low*'\\'
+		if found := (w - low) &^ w & high; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for i < len(b) && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// control returns the offset of the first control character in b, or -1.
+func control(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		if (w-low*' ')&^w&high != 0 {
+			break
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] < ' ' {
+			return i
+		}
+	}
+	return -1
 }
 
 // escape returns the length of the escape that b starts with, a pair of surrogates being one; 0 when it is wrong.

@@ -26,9 +26,15 @@ type LineReader struct {
 	eof        bool
 }
 
+// The buffer begins small and grows to a size at which reading costs little, then only for lines that need it.
+const (
+	minBuffer = 8 << 10
+	maxBuffer = 64 << 10
+)
+
 // NewLineReader returns a reader of the lines of r; r needs no buffer.
 func NewLineReader(r io.Reader) *LineReader {
-	return &LineReader{r: r, buf: make([]byte, 64<<10)}
+	return &LineReader{r: r, buf: make([]byte, minBuffer)}
 }
 
 // Offset returns where the next line begins, in bytes from where the reader began.
@@ -76,12 +82,12 @@ func checkLength(line []byte) error {
 
 // fill reads more bytes, making room first.
 func (l *LineReader) fill() error {
-	if l.start > 0 {
-		l.end = copy(l.buf, l.buf[l.start:l.end])
-		l.start = 0
-	} else if l.end == len(l.buf) {
-		l.buf = append(l.buf, make([]byte, len(l.buf))...)
+	buf := l.buf
+	if n := l.end - l.start; l.end == len(buf) && (n == len(buf) || len(buf) < maxBuffer) {
+		buf = make([]byte, 2*len(buf))
 	}
+	l.end = copy(buf, l.buf[l.start:l.end])
+	l.buf, l.start = buf, 0
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n

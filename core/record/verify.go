@@ -3,7 +3,6 @@ package record
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +22,8 @@ type VerifyOptions struct {
 	Unsigned bool
 	// KeepBlobs hands out, in Entry.Blobs, the contents of the blob lines that stand before an entry.
 	KeepBlobs bool
-	// Head is the newest signed head that is known of a thread in a store, or of an export that carries none; nil when
-	// there is none. Entries after it are counted, not refused.
+	// Head is the newest signed head that is known of the thread from elsewhere; nil when there is none. The record must
+	// hold it; entries after it are counted, not refused.
 	Head *SignedHead
 }
 
@@ -120,15 +119,16 @@ func (v *verifier) takeBlobs(ctx context.Context, s Store, e Entry) error {
 
 // verifier checks lines one after the other.
 type verifier struct {
-	o      VerifyOptions
-	each   func(Entry) error
-	reader reader
-	report Report
-	line   int64  // of an export
-	gen    uint64 // of the entry before
-	key    string // verifier key: o.Key or the head_key of thread.created
-	listed map[Digest]struct{}
-	erased map[Seq]erasure // erased entries whose entry.erased has not come
+	o        VerifyOptions
+	each     func(Entry) error
+	reader   reader
+	report   Report
+	line     int64  // of an export
+	gen      uint64 // of the entry before
+	anchored bool   // o.Head was found at its place
+	key      string // verifier key: o.Key or the head_key of thread.created
+	listed   map[Digest]struct{}
+	erased   map[Seq]erasure // erased entries whose entry.erased has not come
 
 	// Of the blob lines since the last entry:
 	carried []Digest
@@ -141,7 +141,7 @@ func newVerifier(o VerifyOptions, each func(Entry) error) *verifier {
 		panic("record: a verifier of signed heads needs an opener")
 	}
 	return &verifier{
-		o: o, each: each, key: o.Key, reader: reader{hash: sha256.New()},
+		o: o, each: each, key: o.Key,
 		listed: make(map[Digest]struct{}), erased: make(map[Seq]erasure),
 	}
 }
@@ -155,7 +155,7 @@ func (v *verifier) damage(kind *fault.Error, why string) error {
 func (v *verifier) exportLine(line []byte) error {
 	switch {
 	case bytes.HasPrefix(line, []byte(entryOpen)):
-		if v.report.Signed != nil && !v.o.Unsigned && v.o.Head == nil {
+		if v.finished() {
 			return v.damage(ErrDamaged, "line after the signed head")
 		}
 		return v.entryLine(line)
@@ -237,6 +237,7 @@ func (v *verifier) entryLine(line []byte) error {
 		if err := v.head(*h); err != nil {
 			return err
 		}
+		v.anchored = true
 	}
 	if v.each == nil {
 		return nil
@@ -301,6 +302,11 @@ func (v *verifier) blobs(e *Entry) string {
 	return ""
 }
 
+// finished says whether nothing may follow: the head of an export was read.
+func (v *verifier) finished() bool {
+	return v.report.Signed != nil && !v.o.Unsigned && v.o.Head == nil
+}
+
 // head checks a signed head at its place.
 func (v *verifier) head(h SignedHead) error {
 	switch {
@@ -308,7 +314,7 @@ func (v *verifier) head(h SignedHead) error {
 		return v.damage(ErrDamaged, "blob lines that no entry lists")
 	case h.Thread != v.report.Thread || h.Place() != v.report.Head:
 		return v.damage(ErrHead, fmt.Sprintf("head names seq %d of %s with hash %s", h.Seq, h.Thread, h.Hash))
-	case v.report.Signed != nil && !v.o.Unsigned:
+	case v.finished():
 		return v.damage(ErrDamaged, "line after the signed head")
 	case v.o.Opener != nil && v.key == "":
 		return v.damage(ErrHead, "thread.created names no head key")
@@ -324,19 +330,17 @@ func (v *verifier) head(h SignedHead) error {
 
 // end checks what only the end of the record shows.
 func (v *verifier) end() error {
-	switch {
-	case v.report.Entries == 0:
-		return v.damage(ErrNotRecord, "it holds no entry")
-	case len(v.carried) > 0:
-		return v.damage(ErrDamaged, "blob lines that no entry lists")
-	}
 	if err := v.openErasures(); err != nil {
 		return err
 	}
-	if h := v.o.Head; h != nil && v.report.Signed == nil {
+	switch h := v.o.Head; {
+	case len(v.carried) > 0:
+		return v.damage(ErrDamaged, "blob lines that no entry lists")
+	case v.report.Entries == 0:
+		return v.damage(ErrNotRecord, "it holds no entry")
+	case h != nil && !v.anchored:
 		return v.damage(ErrHead, fmt.Sprintf("the record ends before seq %d, which is signed", h.Seq))
-	}
-	if v.line > 0 && v.report.Signed == nil && !v.o.Unsigned {
+	case v.line > 0 && v.report.Signed == nil && !v.o.Unsigned:
 		return v.damage(ErrNoHead, "the last line is an entry")
 	}
 	return nil
