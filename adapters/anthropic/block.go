@@ -188,10 +188,7 @@ func (b *block) input() (object json.RawMessage, text string) {
 	g := b.growing("input")
 	if g == nil || len(g.inner) == 0 {
 		_, _, value := findField(b.start, "input")
-		switch {
-		case value == nil:
-			return json.RawMessage("{}"), ""
-		case strict(value):
+		if strict(value) {
 			return value, ""
 		}
 		return json.RawMessage("{}"), string(value)

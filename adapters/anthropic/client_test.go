@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -110,8 +111,8 @@ func TestRequestOnTheWire(t *testing.T) {
 		events(w, stream)
 	}))
 	defer p.Server.Close()
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // is not used
 	c := clientOf(t, p, func(o *Options) { o.Dial["https://api.anthropic.com"] = p.URL + "/base/" })
+	require.Nil(t, c.transport.Proxy, "a proxy of the environment would see the request")
 	r := request(body)
 	r.Epoch.URL += "?beta=true"
 	answer, err := c.Send(t.Context(), r, func(string, string) {})
@@ -126,11 +127,17 @@ func TestRequestOnTheWire(t *testing.T) {
 	require.Equal(t, int64(30), *answer.Usage.Output)
 }
 
-// Connections are used again: a turn of many requests connects once.
+// Connections are used again, also when the end of a stream comes a little after its last event: a turn of many
+// requests connects once.
 func TestConnectionIsReused(t *testing.T) {
 	stream := recorded(t, "text")
+	flushed, release := make(chan struct{}), make(chan struct{})
 	var connections atomic.Int64
-	p := &provider{Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { events(w, stream) }))}
+	p := &provider{Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		events(w, stream)
+		flushed <- struct{}{}
+		<-release
+	}))}
 	p.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			connections.Add(1)
@@ -140,7 +147,12 @@ func TestConnectionIsReused(t *testing.T) {
 	defer p.Server.Close()
 	c := clientOf(t, p)
 	for range 5 {
-		_, err := c.Send(t.Context(), request("{}"), func(string, string) {})
+		_, err := c.Send(t.Context(), request("{}"), func(_, text string) {
+			if text == "Hello" {
+				<-flushed
+				time.AfterFunc(5*time.Millisecond, func() { release <- struct{}{} })
+			}
+		})
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 1, connections.Load())
@@ -307,6 +319,60 @@ func TestSlowDrip(t *testing.T) {
 	})
 	_, err := clientOf(t, p).Send(t.Context(), request("{}"), func(string, string) {})
 	require.NoError(t, err)
+
+	synctest.Test(t, func(t *testing.T) {
+		var fired atomic.Bool
+		body := &watchedBody{limit: time.Minute, timer: time.AfterFunc(time.Minute, func() { fired.Store(true) })}
+		body.r = readerFunc(func(p []byte) (int, error) {
+			time.Sleep(59 * time.Second)
+			return 1, nil
+		})
+		for range 5 {
+			body.Read(make([]byte, 1))
+		}
+		require.False(t, fired.Load(), "each byte starts the time anew")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.True(t, fired.Load())
+	})
+}
+
+// Over TLS and HTTP/2, as real providers speak, answers, breaks and silence look the same.
+func TestHTTP2(t *testing.T) {
+	stream := recorded(t, "tools")
+	var protocol string
+	p := &provider{Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol = r.Proto
+		switch r.Header.Get("mood") {
+		case "break":
+			events(w, stream[:1500])
+			panic(http.ErrAbortHandler)
+		case "silence":
+			events(w, stream[:1500])
+			<-r.Context().Done()
+		default:
+			events(w, stream)
+		}
+	}))}
+	p.EnableHTTP2 = true
+	p.StartTLS()
+	defer p.Server.Close()
+	c := clientOf(t, p, func(o *Options) { o.IdleTimeout = 500 * time.Millisecond })
+	c.transport.TLSClientConfig = p.Client().Transport.(*http.Transport).TLSClientConfig
+	answer, err := c.Send(t.Context(), request("{}"), func(string, string) {})
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/2.0", protocol)
+	require.Len(t, answer.Native, 4)
+	for mood, detail := range map[string]string{"break": "stream error", "silence": "the stream fell silent"} {
+		r := request("{}")
+		r.Epoch.Headers = append(r.Epoch.Headers, [2]string{"mood", mood})
+		_, err := c.Send(t.Context(), r, func(string, string) {})
+		var failure *loop.ModelError
+		require.ErrorAs(t, err, &failure)
+		require.Equal(t, thread.CauseNetwork, failure.Cause)
+		require.Contains(t, failure.Detail, detail)
+		require.Len(t, failure.Partial.Native, 2)
+	}
 }
 
 // An interrupt gives what was finished and what was shown of the rest.

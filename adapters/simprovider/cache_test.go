@@ -128,6 +128,11 @@ func TestCacheExpires(t *testing.T) {
 	require.Equal(t, first.Write1h, s.ask("b", hour(4)).Read)
 	s.now = s.now.Add(time.Hour)
 	require.Zero(t, s.ask("b", hour(4)).Read)
+
+	s.ask("c", hour(0))
+	s.ask("c", talk(0))
+	s.now = s.now.Add(10 * time.Minute)
+	require.Positive(t, s.ask("c", talk(0)).Read, "marking it for five minutes does not shorten it")
 }
 
 // At each breakpoint the provider looks at twenty blocks, the marked one included.
