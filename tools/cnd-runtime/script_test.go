@@ -47,7 +47,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"await":   awaitScript,   // await THREAD KIND [N]: wait for the n-th entry of a kind, or for a "delta"
 	"fault":   faultScript,   // fault JSON: have the simulator do that
 	"verify":  verifyScript,  // verify FILE: it is an export with a signed head that holds
-	"nosuch":  nosuchScript,  // nosuch TEXT: no file below $WORK/data and no log holds the text
+	"nosuch":  nosuchScript,  // nosuch TEXT: no file of the script holds the text
 }
 
 func setup(env *testscript.Env) error {
@@ -185,15 +185,19 @@ func verifyScript(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("HEAD", r.Head.Hash.String())
 }
 
-func nosuchScript(ts *testscript.TestScript, _ bool, args []string) {
+func nosuchScript(ts *testscript.TestScript, neg bool, args []string) {
+	found := ""
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(text, []byte(args[0])) {
-			err = errors.New(path + " holds it")
+		if bytes.Contains(text, []byte(args[0])) {
+			found = path
 		}
 		return err
 	}))
+	if neg != (found != "") {
+		ts.Fatalf("%q stands in %q", args[0], found)
+	}
 }

@@ -21,16 +21,21 @@ import (
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Usage: "serve the API and run threads, in the foreground, until SIGTERM",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "addr", Usage: "listen on `HOST:PORT`; port 0 picks a free one (default: " + compose.DefaultAddr + ")",
-				Sources: cli.EnvVars(compose.EnvAddr)},
-			&cli.StringFlag{Name: "sim-addr", Usage: "the simulator is at `HOST:PORT` (default: " + compose.DefaultSimAddr + ")",
-				Sources: cli.EnvVars(compose.EnvSimAddr)},
+		Flags: append(addrFlags(),
 			&cli.IntFlag{Name: "min-free", Usage: "start no new turn with less than `MIB` of free disk space (default: 512)",
-				Sources: cli.EnvVars("CONDENSATE_MIN_FREE")},
-			lifecycle.ReadyFlag(), lifecycle.LifelineFlag(),
-		},
+				Sources: cli.EnvVars(compose.EnvMinFree)},
+			lifecycle.ReadyFlag(), lifecycle.LifelineFlag()),
 		Action: serve,
+	}
+}
+
+// addrFlags say where the runtime and the simulator listen.
+func addrFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "addr", Usage: "listen on `HOST:PORT`; port 0 picks a free one (default: " + compose.DefaultAddr + ")",
+			Sources: cli.EnvVars(compose.EnvAddr)},
+		&cli.StringFlag{Name: "sim-addr", Usage: "the simulator is at `HOST:PORT` (default: " + compose.DefaultSimAddr + ")",
+			Sources: cli.EnvVars(compose.EnvSimAddr)},
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 func upCommand() *cli.Command {
 	return &cli.Command{
 		Name: "up", Usage: "start a simulator and a runtime, keep them running, and chat; without a terminal, print what to do next",
-		Flags:  chatFlags(),
+		Flags:  append(addrFlags(), chatFlags()...),
 		Action: up,
 	}
 }

@@ -53,8 +53,8 @@ func New(w io.Writer) *Printer {
 // Typed says that the person typed the message with that id here, so that it is not shown again.
 func (p *Printer) Typed(id string) { p.typed[id] = true }
 
-// Call returns what the call with that id does, as one line; "" for an unknown one.
-func (p *Printer) Call(id string) string { return p.calls[id] }
+// Call returns what the call with that id does, as one line; its id when nothing is known of it.
+func (p *Printer) Call(id string) string { return p.describe(id, id) }
 
 // Note prints a line that is not part of the thread.
 func (p *Printer) Note(format string, args ...any) { p.line("- " + fmt.Sprintf(format, args...)) }

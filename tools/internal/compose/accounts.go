@@ -20,7 +20,7 @@ const (
 )
 
 // simCredential is what the simulator gets as a credential. It is no secret.
-const simCredential = "sim"
+const simCredential = "login-of-the-simulator"
 
 // Credential is an API key of the environment. It cannot be printed.
 type Credential struct{ clear string }

@@ -16,6 +16,7 @@ import (
 const (
 	EnvAddr      = "CONDENSATE_RUNTIME_ADDR"
 	EnvSimAddr   = "CONDENSATE_SIM_ADDR"
+	EnvMinFree   = "CONDENSATE_MIN_FREE"
 	EnvIsolation = "CONDENSATE_ISOLATION"
 	EnvKey       = "ANTHROPIC_API_KEY"
 )
@@ -81,10 +82,17 @@ func (s Settings) Check() error {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("runtime.%s: %s: %w", field, fmt.Sprintf(format, args...), config.ErrConfig))
 	}
-	for field, addr := range map[string]string{"addr": s.Addr, "sim_addr": s.SimAddr} {
-		host, port, err := net.SplitHostPort(addr)
-		if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil || host == "" || (n == 0 && field == "sim_addr") {
-			wrong(field, "%q is not host:port", addr)
+	for _, a := range []struct {
+		field, addr string
+		free        bool // port 0 takes a free one
+	}{{"addr", s.Addr, true}, {"sim_addr", s.SimAddr, false}} {
+		if !validAddr(a.addr, a.free) {
+			wrong(a.field, "%q is not host:port", a.addr)
+		}
+	}
+	for _, host := range s.Hosts {
+		if !validAddr(host, false) {
+			wrong("hosts", "%q is not host:port", host)
 		}
 	}
 	if strings.TrimSpace(s.Model) != s.Model {
@@ -106,4 +114,10 @@ func (s Settings) Check() error {
 		problems = append(problems, fmt.Errorf("runtime.rules: %w", err))
 	}
 	return errors.Join(problems...)
+}
+
+func validAddr(addr string, free bool) bool {
+	host, port, err := net.SplitHostPort(addr)
+	n, numErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && numErr == nil && host != "" && (n > 0 || free)
 }
