@@ -50,7 +50,7 @@ func (g *Guard) claim(thread record.ThreadID, id string) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeFolders(c.dir); err != nil {
+	if err := g.makeFolders(c); err != nil {
 		return nil, err
 	}
 	locked, err := c.tryLock()
@@ -218,19 +218,21 @@ func writeSynced(name string, text []byte, flag int) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// makeFolders makes dir and its parents, private to this user, and syncs the folders that got a new entry.
-func makeFolders(dir string) error {
-	if exists(dir) {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if err := makeFolders(parent); err != nil {
+// makeFolders makes the folder of a call, private to this user. Each is synced into its parent also when it is there
+// already: who made it may have died before that.
+func (g *Guard) makeFolders(c *call) error {
+	if err := os.MkdirAll(filepath.Dir(g.dir), 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	for _, dir := range []string{g.dir, filepath.Dir(c.dir), c.dir} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := syncFolder(filepath.Dir(dir)); err != nil {
+			return err
+		}
 	}
-	return syncFolder(parent)
+	return nil
 }
 
 func syncFolder(dir string) error {

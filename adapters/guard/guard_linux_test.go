@@ -219,6 +219,25 @@ func TestNoOrder(t *testing.T) {
 	}
 }
 
+// TestClean shows what a command does not inherit: variables, open files, the command line of its guard.
+func TestClean(t *testing.T) {
+	t.Setenv("CANARY_API_KEY", "sk-canary")
+	leak, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer leak.Close()
+	_, err = unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0) // as if this process had inherited it from its own parent
+	require.NoError(t, err)
+	g, _ := open(t)
+	status, err := g.Run(t.Context(), shell(`env; ls -l /proc/self/fd; cat /proc/$PPID/environ; tr "\0" " " </proc/$PPID/cmdline`), discard)
+	require.NoError(t, err)
+	text := content(t, status)
+	require.NotContains(t, text, "canary")
+	require.Contains(t, text, guard.Mark+"="+string(testThread)+"/"+testCall+"\n")
+	require.Contains(t, text, "cnd-guard guard /")
+	require.NotContains(t, text, "lock")
+	require.Equal(t, 4, strings.Count(text, " -> "), "stdin, stdout, stderr and the folder that ls reads:\n%s", text)
+}
+
 // startRuntime starts a fake runtime and returns when its script has printed n process ids.
 func startRuntime(t *testing.T, dir, script string, n int) (*exec.Cmd, []int) {
 	t.Helper()

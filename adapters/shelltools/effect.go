@@ -105,7 +105,12 @@ func (p place) publish(temp, before string) error {
 	if err := p.dir.Rename(temp, p.base); err != nil {
 		return err
 	}
-	dir, err := p.dir.Open(".")
+	return syncFolder(p.dir)
+}
+
+// syncFolder makes the names in the folder durable.
+func syncFolder(root *os.Root) error {
+	dir, err := root.Open(".")
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,24 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guard.Word {
 		syscall.Exit(guard.Main(os.Args[2:])) // os.Exit of a race build waits for a second
 	}
+	if len(os.Args) > 1 && os.Args[1] == writeOnce {
+		syscall.Exit(playWrite(os.Args[2]))
+	}
 	syscall.Umask(0o022)
 	goleak.VerifyTestMain(m)
+}
+
+// writeOnce is the first argument of a test binary that writes the file "f" in the folder of its second.
+const writeOnce = "write-once"
+
+func playWrite(dir string) int {
+	tools, ctx := New(Options{}), context.Background()
+	c := loop.Call{Thread: "thr_01arz3ndektsv4rrffq69g5fav", ID: "1.0", Cwd: dir, Name: nameWrite, Input: json.RawMessage(`{"path":"f","content":"new"}`)}
+	p, _ := tools.Plan(ctx, c)
+	if o := tools.Run(ctx, c, p, nil); o.Result == nil || o.Result.IsError {
+		return 70
+	}
+	return 0
 }
 
 // bench is a thread's folder with tools that work in it.

@@ -154,10 +154,14 @@ func openRoot(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// enter opens the folder of that name in root, never through a link.
+// enter opens the folder of that name in root, never through a link. With create, it makes a missing one durably.
 func enter(root *os.Root, name string, create bool) (*os.Root, error) {
 	if create {
-		if err := root.Mkdir(name, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		err := root.Mkdir(name, 0o777)
+		if err == nil {
+			err = syncFolder(root)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}

@@ -1,7 +1,10 @@
 package shelltools
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -56,4 +59,24 @@ func (b *bench) flicker(name string, stop <-chan struct{}) {
 			_ = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, evil, unix.RENAME_EXCHANGE)
 		}
 	}
+}
+
+// TestDurable watches the system calls of write: the content is on disk before it gets its name, and the name before
+// the call is done.
+func TestDurable(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	b := newBench(t)
+	b.put("f", "old")
+	log := filepath.Join(b.outside(), "log")
+	traced := exec.Command(strace, "-f", "-y", "-o", log, "-e", "trace=fsync,rename,renameat,renameat2", "-e", "signal=none",
+		os.Args[0], writeOnce, b.cwd)
+	if out, err := traced.CombinedOutput(); err != nil {
+		t.Skipf("strace does not work here: %v: %s", err, out)
+	}
+	require.Equal(t, "new", b.content("f"))
+	cwd := regexp.QuoteMeta(b.cwd)
+	require.Regexp(t, `(?s)fsync\(\d+<`+cwd+`/\.cnd-\w+\.tmp>\).*rename[^\n]*\.cnd-\w+\.tmp[^\n]*"f".*fsync\(\d+<`+cwd+`>\)`, string(must(os.ReadFile(log))))
 }
