@@ -52,7 +52,7 @@ func (s *State) Apply(e record.Entry) error {
 			return nil
 		})
 	case record.MessageAccepted:
-		return fold(e, func(b thread.MessageAccepted) error {
+		return fold(e, func(b acceptedFold) error {
 			if _, ok := s.Messages[b.ID]; ok {
 				return broken(e, "message %s was accepted before", b.ID)
 			}
@@ -82,6 +82,29 @@ func (s *State) Apply(e record.Entry) error {
 	}
 	return nil
 }
+
+// What the fold reads of bodies that hold content: the content is not decoded.
+type (
+	acceptedFold struct {
+		ID         string `json:"id"`
+		Mode       string `json:"mode"`
+		BodySHA256 string `json:"body_sha256"`
+	}
+	answerFold struct {
+		Request    record.Seq     `json:"request"`
+		View       []thread.Block `json:"view"`
+		StopReason string         `json:"stop_reason"`
+		Usage      thread.Usage   `json:"usage"`
+	}
+	abortedFold struct {
+		Request record.Seq   `json:"request"`
+		Usage   thread.Usage `json:"usage"`
+		Aborted
+	}
+	resultFold struct {
+		Call string `json:"call"`
+	}
+)
 
 // applyErased folds an entry whose body is gone. Bodies of a running turn are never erased, so what became of its calls
 // no longer matters.
@@ -218,7 +241,7 @@ func (s *State) requestPrepared(t *Turn, e record.Entry) error {
 }
 
 func (s *State) answerFinished(t *Turn, e record.Entry) error {
-	return fold(e, func(b thread.AnswerFinished) error {
+	return fold(e, func(b answerFold) error {
 		if err := s.closeRequest(t, e, b.Request, b.Usage); err != nil {
 			return err
 		}
@@ -233,11 +256,11 @@ func (s *State) answerFinished(t *Turn, e record.Entry) error {
 }
 
 func (s *State) answerAborted(t *Turn, e record.Entry) error {
-	return fold(e, func(b thread.AnswerAborted) error {
+	return fold(e, func(b abortedFold) error {
 		if err := s.closeRequest(t, e, b.Request, b.Usage); err != nil {
 			return err
 		}
-		t.Request.Aborted = &b
+		t.Request.Aborted = &b.Aborted
 		return nil
 	})
 }
@@ -326,7 +349,7 @@ func (s *State) toolStarted(t *Turn, e record.Entry) error {
 
 // toolFinished folds tool.finished and tool.unknown: both are the one result of a call.
 func (s *State) toolFinished(t *Turn, e record.Entry) error {
-	return fold(e, func(b struct{ Call string }) error {
+	return fold(e, func(b resultFold) error {
 		t.goOn()
 		c := s.call(b.Call)
 		if c == nil {

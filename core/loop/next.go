@@ -241,7 +241,7 @@ func waitAfter(cause string) string {
 }
 
 // until says when the next attempt may start: when the provider says so, else after a backoff.
-func until(a *thread.AnswerAborted, attempt int, now time.Time) string {
+func until(a *Aborted, attempt int, now time.Time) string {
 	if a.Cause == thread.CauseAuth {
 		return ""
 	}
@@ -264,7 +264,7 @@ func Backoff(n int) time.Duration {
 	return min(d, MaxBackoff)
 }
 
-func sentence(a *thread.AnswerAborted) string {
+func sentence(a *Aborted) string {
 	if a.Detail == "" {
 		return a.Cause
 	}

@@ -397,7 +397,7 @@ func newLedger() *ledger {
 func (l *ledger) add(e record.Entry) {
 	switch e.Kind {
 	case record.MessageAccepted:
-		b := must[thread.MessageAccepted](e)
+		b := must[acceptedFold](e)
 		l.accepted[b.ID] = e.Seq
 	case record.MessagePlaced:
 		l.placed[must[thread.MessagePlaced](e).ID]++
@@ -409,7 +409,7 @@ func (l *ledger) add(e record.Entry) {
 			l.broken = append(l.broken, fmt.Sprintf("request %d follows the interrupt of its turn", e.Seq))
 		}
 	case record.AnswerFinished:
-		for _, b := range must[thread.AnswerFinished](e).View {
+		for _, b := range must[answerFold](e).View {
 			if b.Type == thread.BlockToolCall {
 				l.calls = append(l.calls, b.Call)
 			}
@@ -423,7 +423,7 @@ func (l *ledger) add(e record.Entry) {
 		l.starts[b.Call]++
 		l.unsafe[b.Call] = b.Replay != thread.ReplaySafe
 	case record.ToolFinished, record.ToolUnknown:
-		l.results[must[thread.ToolFinished](e).Call]++
+		l.results[must[resultFold](e).Call]++
 	}
 }
 

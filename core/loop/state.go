@@ -80,7 +80,14 @@ type Prepared struct {
 	Seq  record.Seq // of the newest attempt
 	Open bool       // neither answered nor aborted
 	// Aborted is set when the newest attempt got no answer.
-	Aborted *thread.AnswerAborted
+	Aborted *Aborted
+}
+
+// Aborted is why an attempt got no answer.
+type Aborted struct {
+	Cause   string `json:"cause"`
+	Detail  string `json:"detail"`
+	RetryAt string `json:"retry_at"`
 }
 
 // first returns the seq of attempt 1 of the same bytes.
