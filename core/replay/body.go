@@ -7,65 +7,61 @@ import (
 	"fmt"
 	"io"
 
-	"condensate.dev/cnd/core/fingerprint"
 	"condensate.dev/cnd/core/record"
-	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/core/wire"
 )
 
 // Body writes the exact bytes of the request whose request.prepared stands at seq. It writes nothing unless they are
 // the recorded ones: otherwise the error is a [*Difference]; or it wraps [ErrNoRequest] or wire.ErrUnprovable.
 func Body(ctx context.Context, src Source, seq record.Seq, w io.Writer) error {
-	prepared, err := preparedAt(ctx, src, seq)
+	recorded, err := preparedAt(ctx, src, seq)
 	if err != nil {
 		return err
 	}
 	sum := running{hash: sha256.New()}
-	p, err := rebuild(ctx, src, prepared.Epoch, seq, &sum)
-	d := &Difference{
-		Seq: seq, Epoch: prepared.Epoch, Attempt: prepared.Attempt,
-		Recorded: Identity{prepared.Fingerprint, prepared.BodySHA256, prepared.BodyBytes},
-	}
+	p, err := rebuild(ctx, src, recorded.epoch, seq, &sum)
 	if err != nil {
 		if isInvalid(err) && !errors.Is(err, wire.ErrUnprovable) && !errors.Is(err, wire.ErrUnknownBuilder) {
+			d := recorded.difference(seq)
 			d.Why = err.Error()
 			return d
 		}
 		return fmt.Errorf("rebuild request at entry %d: %w", seq, err)
 	}
-	digest := record.Digest(sum.hash.Sum(nil))
-	d.Rebuilt = Identity{fingerprint.Of(p.settings, digest).String(), digest.String(), sum.n}
-	if d.Rebuilt != d.Recorded {
+	body := record.Digest(sum.hash.Sum(nil))
+	if fingerprint := p.fingerprint.Of(body); !recorded.is(fingerprint, body, sum.n) {
+		d := recorded.difference(seq)
+		d.Rebuilt = rebuilt(fingerprint, body, sum.n)
 		return d
 	}
-	_, err = rebuild(ctx, src, prepared.Epoch, seq, w)
+	_, err = rebuild(ctx, src, recorded.epoch, seq, w)
 	return err
 }
 
 // Rebuild writes the bytes that the entries give for the request at seq, whether or not they are the recorded ones.
 func Rebuild(ctx context.Context, src Source, seq record.Seq, w io.Writer) error {
-	prepared, err := preparedAt(ctx, src, seq)
+	recorded, err := preparedAt(ctx, src, seq)
 	if err != nil {
 		return err
 	}
-	_, err = rebuild(ctx, src, prepared.Epoch, seq, w)
+	_, err = rebuild(ctx, src, recorded.epoch, seq, w)
 	return err
 }
 
 // preparedAt reads the request.prepared at seq.
-func preparedAt(ctx context.Context, src Source, seq record.Seq) (thread.RequestPrepared, error) {
+func preparedAt(ctx context.Context, src Source, seq record.Seq) (prepared, error) {
 	for e, err := range src.Entries(ctx, seq) {
 		switch {
 		case err != nil:
-			return thread.RequestPrepared{}, err
+			return prepared{}, err
 		case e.Seq != seq || e.Kind != record.RequestPrepared:
-			return thread.RequestPrepared{}, fmt.Errorf("entry %d is %s: %w", e.Seq, e.Kind, ErrNoRequest)
+			return prepared{}, fmt.Errorf("entry %d is %s: %w", e.Seq, e.Kind, ErrNoRequest)
 		case e.Body == nil:
-			return thread.RequestPrepared{}, fmt.Errorf("request at entry %d is erased: %w", seq, wire.ErrUnprovable)
+			return prepared{}, fmt.Errorf("request at entry %d is erased: %w", seq, wire.ErrUnprovable)
 		}
-		return decodePrepared(e)
+		return decodePrepared(e.Clone())
 	}
-	return thread.RequestPrepared{}, fmt.Errorf("the record ends before entry %d: %w", seq, ErrNoRequest)
+	return prepared{}, fmt.Errorf("the record ends before entry %d: %w", seq, ErrNoRequest)
 }
 
 // rebuild writes the body of the request at seq, which belongs to the epoch at epoch.
@@ -103,12 +99,12 @@ func rebuild(ctx context.Context, src Source, epoch, seq record.Seq, w io.Writer
 // around the first place that may differ; nil when all of them up to seq verify. It is for the moment in which a
 // resend is refused: the recorded bytes are gone, but their hashes bound where they were different.
 func Explain(ctx context.Context, src Source, seq record.Seq) (*Difference, error) {
-	prepared, err := preparedAt(ctx, src, seq)
+	recorded, err := preparedAt(ctx, src, seq)
 	if err != nil {
 		return nil, err
 	}
 	v := NewVerifier(src)
-	for e, err := range src.Entries(ctx, prepared.Epoch) {
+	for e, err := range src.Entries(ctx, recorded.epoch) {
 		if err != nil {
 			return nil, err
 		}

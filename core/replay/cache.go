@@ -99,8 +99,8 @@ func (c *cache) entry(ctx context.Context, e record.Entry) error {
 func (c *cache) request(e record.Entry) error {
 	c.done, c.open = c.open, nil
 	line := &CacheLine{Request: e.Seq, Epoch: c.epoch, Outcome: "open", Expect: ExpectUnknown}
-	if prepared, err := decodePrepared(e); err == nil {
-		line.Attempt = prepared.Attempt
+	if recorded, err := decodePrepared(e); err == nil {
+		line.Attempt = int(recorded.attempt)
 	}
 	tail, err := c.close()
 	switch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"condensate.dev/cnd/core/fingerprint"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/core/wire"
@@ -17,10 +18,11 @@ type player struct {
 	src Source
 	out io.Writer // gets the growing part of the bodies; an epoch's starts anew
 
-	builder  wire.Builder
-	settings thread.EpochStarted
-	epoch    record.Seq
-	broken   error // why the epoch's next requests cannot be rebuilt
+	builder     wire.Builder
+	settings    thread.EpochStarted
+	fingerprint fingerprint.Epoch
+	epoch       record.Seq
+	broken      error // why the epoch's next requests cannot be rebuilt
 }
 
 // errNoEpoch: a request stands before the first epoch.
@@ -35,6 +37,7 @@ func (p *player) add(ctx context.Context, e record.Entry) error {
 		p.builder, p.settings, p.epoch, p.broken = nil, thread.EpochStarted{}, e.Seq, nil
 		if p.builder, err = builder.Open(ctx, p.src, e, p.out); err == nil {
 			p.settings, err = thread.Decode[thread.EpochStarted](e)
+			p.fingerprint = fingerprint.For(p.settings)
 		}
 	case p.builder == nil || p.broken != nil:
 		return nil

@@ -15,7 +15,6 @@ import (
 	"hash"
 
 	"condensate.dev/cnd/core/fault"
-	"condensate.dev/cnd/core/fingerprint"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/wire"
 	"condensate.dev/cnd/core/wire/builder"
@@ -138,10 +137,6 @@ func (v *Verifier) request(e record.Entry) error {
 		v.different(&Difference{Seq: e.Seq, Why: err.Error()})
 		return nil
 	}
-	d := &Difference{
-		Seq: e.Seq, Epoch: recorded.Epoch, Attempt: recorded.Attempt, Same: v.same,
-		Recorded: Identity{recorded.Fingerprint, recorded.BodySHA256, recorded.BodyBytes},
-	}
 	tail, err := v.close()
 	switch {
 	case errors.Is(err, wire.ErrUnprovable):
@@ -150,31 +145,41 @@ func (v *Verifier) request(e record.Entry) error {
 	case err != nil && !isInvalid(err):
 		return err
 	case err != nil:
-		d.Why = err.Error()
+		d := recorded.difference(e.Seq)
+		d.Why, d.Same = err.Error(), v.same
 		v.different(d)
 		return nil
 	}
-	sum, size, err := v.body.with(tail.Bytes)
+	body, size, err := v.body.with(tail.Bytes)
 	if err != nil {
 		return err
 	}
-	d.Rebuilt = Identity{fingerprint.Of(v.settings, sum).String(), sum.String(), size}
-	if recorded.Attempt <= 1 {
-		v.first = e.Seq
-	}
-	switch {
-	case recorded.Epoch != v.epoch:
-		d.Why = fmt.Sprintf("it names epoch %d and stands in epoch %d", recorded.Epoch, v.epoch)
-	case recorded.Attempt > 1 && (recorded.First != v.first || sum != v.newest):
-		d.Why = fmt.Sprintf("it is no resend of the request at entry %d", recorded.First)
-	case d.Rebuilt == d.Recorded:
-		v.report.Verified++
-		v.same, v.newest = v.body.n, sum
-		return nil
-	}
-	v.newest = sum
-	v.different(d)
+	v.compare(e.Seq, recorded, body, size)
 	return nil
+}
+
+// compare takes note of whether the rebuilt request is the recorded one.
+func (v *Verifier) compare(seq record.Seq, recorded prepared, body record.Digest, size int64) {
+	why := ""
+	switch {
+	case recorded.epoch != v.epoch:
+		why = fmt.Sprintf("it names epoch %d and stands in epoch %d", recorded.epoch, v.epoch)
+	case recorded.attempt > 1 && (recorded.first != v.first || body != v.newest):
+		why = fmt.Sprintf("it is no resend of the request at entry %d", recorded.first)
+	}
+	if recorded.attempt <= 1 {
+		v.first = seq
+	}
+	v.newest = body
+	fingerprint := v.fingerprint.Of(body)
+	if why == "" && recorded.is(fingerprint, body, size) {
+		v.report.Verified++
+		v.same = v.body.n
+		return
+	}
+	d := recorded.difference(seq)
+	d.Rebuilt, d.Why, d.Same = rebuilt(fingerprint, body, size), why, v.same
+	v.different(d)
 }
 
 func (v *Verifier) different(d *Difference) {

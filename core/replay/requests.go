@@ -31,7 +31,7 @@ func Requests(ctx context.Context, src Source) iter.Seq2[Request, error] {
 			}
 			r := Request{Seq: e.Seq, Time: e.Time, Erased: e.Body == nil}
 			if !r.Erased {
-				if r.RequestPrepared, err = decodePrepared(e); err != nil {
+				if r.RequestPrepared, err = thread.Decode[thread.RequestPrepared](e); err != nil {
 					yield(Request{}, fmt.Errorf("list requests: %w", err))
 					return
 				}

@@ -34,18 +34,21 @@ type signature struct {
 	Key string     `json:"key"` // name and hash of the verifier key
 }
 
-// verify checks the chain and rebuilds the requests in one pass.
+// verify checks the chain and rebuilds the requests in one pass, each on a processor of its own if there is one.
 func verify(ctx context.Context, c *urfave.Command, in *input, out output) error {
-	requests := replay.NewVerifier(in)
+	requests := replay.StartBeside(ctx, in)
 	options := record.VerifyOptions{
 		Opener: notes.Opener{}, Key: c.String("key"), Head: in.head,
 		Unsigned: c.Bool("unsigned") || in.stored && in.head == nil,
 	}
-	checked, err := record.VerifyExport(in.Reader(), options, func(e record.Entry) error { return requests.Add(ctx, e) })
+	checked, err := record.VerifyExport(in.Reader(), options, requests.Add)
+	report, failed := requests.Wait()
+	if err == nil {
+		err = failed
+	}
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", in.name, err)
 	}
-	report := requests.Report()
 	if report.First != nil {
 		return different(ctx, in, report)
 	}

@@ -54,10 +54,13 @@ func (b *Builder) answered(ctx context.Context, e record.Entry) error {
 // beginAnswer ends what stands before an answer. What was said while it was written stays for after it; a second
 // answer without a request between them ends the first.
 func (b *Builder) beginAnswer() error {
-	if b.answer == nil {
-		return nil
+	if b.answering {
+		if err := b.endMessages(); err != nil {
+			return err
+		}
 	}
-	return b.endMessages()
+	b.answering = true
+	return nil
 }
 
 // native reads the native blocks at the cursor into the answer, and its calls.
@@ -185,7 +188,7 @@ func (b *Builder) aborted(ctx context.Context, e record.Entry) error {
 	if err := errors.Join(failed, c.End()); err != nil {
 		return err
 	}
-	b.calls = nil
+	b.calls = b.calls[:0]
 	kept := b.answer[:0]
 	for _, p := range b.answer {
 		if p.kind != kindToolUse && p.problem == "" {
@@ -198,20 +201,6 @@ func (b *Builder) aborted(ctx context.Context, e record.Entry) error {
 	b.answer = kept
 	b.user = append(b.user, fixedPiece(interruptedText))
 	return nil
-}
-
-// sendable returns the answer as it is sent: amended, and without thinking at its end, which the provider refuses.
-func (b *Builder) sendable() []piece {
-	var kept []piece
-	for _, p := range b.answer {
-		if p, ok := b.amended(p); ok {
-			kept = append(kept, p)
-		}
-	}
-	for len(kept) > 0 && isThinking(kept[len(kept)-1].kind) {
-		kept = kept[:len(kept)-1]
-	}
-	return kept
 }
 
 func isThinking(kind string) bool { return kind == kindThinking || kind == kindRedacted }

@@ -33,11 +33,12 @@ type Builder struct {
 	blobs wire.Blobs
 	out   *rawjson.Writer
 
-	kept     []byte                 // copies of the bodies that pending pieces are slices of
-	accepted map[record.Seq]message // accepted and not placed
-	answer   []piece                // of the answer that is not yet written
-	calls    []call                 // of that answer, in order
-	user     []piece                // what follows the results
+	kept      []byte                 // copies of the bodies that pending pieces are slices of
+	accepted  map[record.Seq]message // accepted and not placed
+	answering bool                   // an answer is pending, perhaps an empty one
+	answer    []piece                // its blocks
+	calls     []call                 // its calls, in order
+	user      []piece                // what follows the results
 
 	messages int
 	blocks   int  // tools, system and content blocks written
@@ -55,8 +56,8 @@ type Builder struct {
 
 // message is one that was accepted.
 type message struct {
-	content  []byte     // array of neutral blocks; nil when it is erased
-	erasedBy record.Seq // meaningful when content is nil
+	body     []byte     // of the message.accepted; nil when it is erased
+	erasedBy record.Seq // meaningful when body is nil
 }
 
 // role of a message.
@@ -91,9 +92,7 @@ func (b *Builder) Add(ctx context.Context, e record.Entry) error {
 	var err error
 	switch e.Kind {
 	case record.MessageAccepted:
-		var content []byte
-		content, err = field(e.Body, "content")
-		b.accepted[e.Seq] = message{content: bytes.Clone(content)}
+		b.accepted[e.Seq] = message{body: bytes.Clone(e.Body)}
 	case record.MessagePlaced:
 		err = b.placed(ctx, e)
 	case record.AnswerFinished:
@@ -162,12 +161,18 @@ func (b *Builder) placed(ctx context.Context, e record.Entry) error {
 		return fmt.Errorf("no message was accepted at entry %.20s: %w", at, wire.ErrHistory)
 	}
 	delete(b.accepted, seq)
-	if accepted.content == nil {
+	if accepted.body == nil {
 		b.lose(seq, accepted.erasedBy)
 		return nil
 	}
-	c := rawjson.NewCursor(accepted.content)
-	pieces, failed := b.content(ctx, seq, c)
+	var pieces []piece
+	var failed error
+	c := rawjson.NewCursor(accepted.body)
+	c.Fields(func(key []byte) {
+		if string(key) == "content" {
+			pieces, failed = b.content(ctx, seq, c)
+		}
+	})
 	if err := errors.Join(failed, c.End()); err != nil {
 		return err
 	}
