@@ -15,8 +15,9 @@ import (
 
 // Entries implements [record.Store].
 func (s *Store) Entries(ctx context.Context, id record.ThreadID, from record.Seq) iter.Seq2[record.Entry, error] {
-	head, err := s.Head(ctx, id)
+	head, unknown := s.Head(ctx, id)
 	return func(yield func(record.Entry, error) bool) {
+		err := unknown
 		if err == nil {
 			err = s.entries(ctx, id, from, head, func(e record.Entry) bool { return yield(e, nil) })
 		}
