@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -96,7 +97,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	}, provider.Close)
 }
 
-// options joins flags, environment and configuration file.
+// options joins flags, environment and configuration file, and reports all that is wrong with them at once.
 func options(c *cli.Command) (simprovider.Options, string, error) {
 	s := settings{Addr: defaultAddr, ChunkDelayMS: 15}
 	dirs, err := config.FindDirs()
@@ -116,20 +117,16 @@ func options(c *cli.Command) (simprovider.Options, string, error) {
 	if c.IsSet("seed") && c.IsSet("scenario") {
 		return o, "", toolcli.Usagef("only one of --seed and --scenario")
 	}
-	if c.IsSet("seed") {
-		seed := c.Uint64("seed")
-		o.Seed = &seed
-		return o, s.Addr, nil
-	}
 	if c.IsSet("scenario") {
 		s.Scenario = c.String("scenario")
 	}
-	if s.Scenario != "" {
-		if o.Scenario, err = readScenario(s.Scenario); err != nil {
-			return o, "", err
-		}
+	if c.IsSet("seed") {
+		seed := c.Uint64("seed")
+		o.Seed = &seed
+	} else if s.Scenario != "" {
+		o.Scenario, err = readScenario(s.Scenario)
 	}
-	return o, s.Addr, nil
+	return o, s.Addr, errors.Join(err, checkAddr(s.Addr))
 }
 
 func readScenario(path string) (*simprovider.Scenario, error) {
@@ -147,15 +144,19 @@ func readScenario(path string) (*simprovider.Scenario, error) {
 
 var errInUse = fault.New(fault.Conflict, "address-in-use", "cannot listen there")
 
-// listen opens the socket on an address of this machine: what the simulator shows must not leave it.
-func listen(addr string) (net.Listener, error) {
+// checkAddr wants an address of this machine: what the simulator shows must not leave it.
+func checkAddr(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("--addr %q is not host:port: %w", addr, config.ErrConfig)
+		return fmt.Errorf("--addr %q is not host:port: %w", addr, config.ErrConfig)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("--addr %q is not an address of this machine only: %w", addr, config.ErrConfig)
+		return fmt.Errorf("--addr %q is not an address of this machine only: %w", addr, config.ErrConfig)
 	}
+	return nil
+}
+
+func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: %w", addr, err, errInUse)
