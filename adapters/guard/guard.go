@@ -34,6 +34,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -81,6 +82,9 @@ func New(dir string) (*Guard, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start guards from: %w", err)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
 	}
 	return &Guard{dir: dir, self: self}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,39 @@ func TestKilledRuntime(t *testing.T) {
 	require.Equal(t, command.CauseAbandoned, status.Cause)
 	require.Zero(t, status.Left)
 	require.Equal(t, escapers, strings.Count(content(t, status), "pid "))
+}
+
+// TestKilledAnywhere kills runtimes at random moments of a call. Whatever the moment: what recovery says is true, the
+// effect happens at most once, and a call that did nothing may be started again.
+func TestKilledAnywhere(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	states := map[command.State]int{}
+	for range 40 {
+		g, dir := open(t)
+		marker := filepath.Join(t.TempDir(), "effect")
+		script := "echo x >>" + marker + "; sleep 0.01"
+		runtime := exec.Command(os.Args[0], fakeRuntime, dir, script, string(testThread))
+		require.NoError(t, runtime.Start())
+		<-time.After(time.Duration(r.IntN(100)) * time.Millisecond)
+		_ = runtime.Process.Kill()
+		_ = runtime.Wait()
+
+		status, err := g.Recover(t.Context(), testThread, testCall)
+		require.NoError(t, err)
+		states[status.State]++
+		effects, _ := os.ReadFile(marker)
+		require.True(t, status.State != command.NeverStarted || len(effects) == 0, "%+v", status)
+		require.True(t, status.State != command.Exited || len(effects) == 2, "%+v", status)
+		_, err = g.Run(t.Context(), shell(script), discard)
+		if status.State == command.NeverStarted {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, command.ErrStarted)
+		}
+		effects, _ = os.ReadFile(marker)
+		require.LessOrEqual(t, len(effects), 2)
+	}
+	t.Log(states)
 }
 
 // TestRecoverWaits shows that Recover and Sweep return only when nothing runs any more.

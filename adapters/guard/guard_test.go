@@ -3,9 +3,12 @@ package guard_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +98,30 @@ func TestStartedOnce(t *testing.T) {
 		require.ErrorIs(t, err, command.ErrStarted)
 		cancel()
 		require.NoError(t, <-over)
+	})
+	t.Run("at the same time", func(t *testing.T) {
+		_, dir := open(t)
+		marker := filepath.Join(t.TempDir(), "effect")
+		var starts atomic.Int32
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				g, err := guard.New(dir)
+				if err == nil {
+					_, err = g.Run(t.Context(), shell("echo x >>"+marker), discard)
+				}
+				if err == nil {
+					starts.Add(1)
+				} else if !errors.Is(err, command.ErrStarted) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, starts.Load())
+		effects, err := os.ReadFile(marker)
+		require.NoError(t, err)
+		require.Equal(t, "x\n", string(effects))
 	})
 	t.Run("only the sign of the start is left", func(t *testing.T) {
 		g, dir := open(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"condensate.dev/cnd/core/command"
@@ -21,6 +22,8 @@ func (i bashInput) check() error {
 	switch {
 	case i.Command == "":
 		return errors.New("command is missing")
+	case strings.ContainsRune(i.Command, 0):
+		return errors.New("the command holds a NUL character")
 	case len(i.Command) > MaxCommand:
 		return fmt.Errorf("the command has %d bytes; the limit is %d; write it into a file and run that", len(i.Command), MaxCommand)
 	case i.TimeoutMS < 0:

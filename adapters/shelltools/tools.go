@@ -13,7 +13,9 @@ package shelltools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -130,7 +132,11 @@ func parse[I named](c loop.Call) (input I, f folder, path string, err error) {
 func decode[I any](text json.RawMessage) (input I, err error) {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&input); err != nil {
+	err = d.Decode(&input)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("there is something after the object")
+	}
+	if err != nil {
 		return input, fmt.Errorf("the input does not fit the tool's schema: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if c, ok := any(input).(checked); ok {

@@ -73,6 +73,7 @@ func TestWrongInput(t *testing.T) {
 		{"sudo", `{}`, "the tools are read, write, edit, glob, grep, bash"},
 		{"read", `[]`, "does not fit"},
 		{"read", ``, "does not fit"},
+		{"bash", `{"command":"a"} {"command":"b"}`, "something after"},
 		{"read", `{"path":1}`, "path"},
 		{"read", `{"path":"a","colour":"red"}`, `unknown field "colour"`},
 		{"read", `{}`, "path is missing"},
@@ -95,6 +96,7 @@ func TestWrongInput(t *testing.T) {
 		{"grep", `{"pattern":"a","mode":"fast"}`, "mode must be"},
 		{"grep", `{"pattern":"a","context":21}`, "between 0 and 20"},
 		{"bash", `{}`, "command is missing"},
+		{"bash", `{"command":"a\u0000"}`, "NUL"},
 		{"bash", `{"command":"a","timeout_ms":-1}`, "positive"},
 		{"bash", `{"command":"` + strings.Repeat("a", MaxCommand+1) + `"}`, "limit"},
 	} {
