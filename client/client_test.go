@@ -213,3 +213,16 @@ func TestExportKeepsErrorsApart(t *testing.T) {
 	err = client.New(cut.Listener.Addr().String(), testKey).Export(ctx, id, &bytes.Buffer{})
 	require.Equal(t, "unavailable answer-lost", code(t, err))
 }
+
+// endless is a body that never ends by itself.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestImportRefusedWhileSending hears why an import is refused although it could go on sending for ever.
+func TestImportRefusedWhileSending(t *testing.T) {
+	r := startRuntime(t)
+	_, err := r.client(t).Import(t.Context(), endless{})
+	require.ErrorContains(t, err, "line 1 is no entry")
+	require.Equal(t, fault.Invalid, fault.ClassOf(err))
+}

@@ -164,6 +164,10 @@ func script(t *testing.T, silent bool, streams ...[]string) *client.Client {
 	var connections atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int(connections.Add(1))
+		if n > len(streams) {
+			http.Error(w, `{"error":{"class":"not_found","code":"end-of-script","message":"there is no further stream"}}`, http.StatusNotFound)
+			return
+		}
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -192,7 +193,11 @@ func (r *runtime) export(ctx context.Context, id record.ThreadID, w io.Writer) e
 }
 
 func (r *runtime) importRecord(_ context.Context, in io.Reader) (httpapi.Imported, error) {
-	text, err := io.ReadAll(in)
+	buffered := bufio.NewReader(in)
+	if first, err := buffered.Peek(1); err != nil || first[0] != '{' {
+		return httpapi.Imported{}, fault.New(fault.Invalid, "invalid-entry", "line 1 is no entry")
+	}
+	text, err := io.ReadAll(buffered)
 	if err != nil {
 		return httpapi.Imported{}, err
 	}

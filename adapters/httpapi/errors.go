@@ -71,6 +71,9 @@ func (a *api) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		a.Logger.ErrorContext(r.Context(), "request failed",
 			slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	}
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // else the server would wait for the rest of the body before it answers
+	}
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="cnd-runtime"`)
 	}

@@ -20,18 +20,13 @@ import (
 	"condensate.dev/cnd/core/thread"
 )
 
-// Times of the server. A client that is slower loses its connection.
+// Times of bodies, in both directions. A client that is slower loses its connection. The times and limits of headers
+// and idle connections are the server's.
 const (
-	// HeaderTimeout bounds the time in which a request's header must arrive.
-	HeaderTimeout = 10 * time.Second
 	// BodyTimeout bounds the time in which a JSON body must arrive.
 	BodyTimeout = 30 * time.Second
-	// StallTimeout bounds the silence within a streamed body, in both directions, and the writing of an answer.
+	// StallTimeout bounds the silence within a streamed body and the writing of an answer.
 	StallTimeout = 30 * time.Second
-	// IdleTimeout bounds how long an unused connection is kept.
-	IdleTimeout = 2 * time.Minute
-	// MaxHeaderBytes is the largest request header.
-	MaxHeaderBytes = 64 << 10
 )
 
 // Host is the part of the loop that the API drives. See [loop.Host] for the contracts.
@@ -127,18 +122,6 @@ func New(o Options) http.Handler {
 	}, o.Hosts...))}
 	a.Key = ""
 	return a.handler()
-}
-
-// NewServer returns a server for handler with the limits of this package. Streams end when the base context of the
-// server or their [Follow] ends.
-func NewServer(handler http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: HeaderTimeout,
-		IdleTimeout:       IdleTimeout,
-		MaxHeaderBytes:    MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
 }
 
 // api is the handler's state: its options, and the gate in front.

@@ -30,7 +30,10 @@ const (
 	typeNDJSON = "application/x-ndjson"
 )
 
-var errMediaType = fault.New(fault.Invalid, "wrong-content-type", "the body has a content type that the route does not take")
+var (
+	errMediaType = fault.New(fault.Invalid, "wrong-content-type", "the body has a content type that the route does not take")
+	errBrokeOff  = fault.New(fault.Invalid, "body-broke-off", "the body broke off")
+)
 
 // writeJSON answers with v.
 func (a *api) writeJSON(w http.ResponseWriter, status int, v any) {
@@ -52,6 +55,16 @@ func (a *api) write(w http.ResponseWriter, status int, body []byte) {
 // setWriteDeadline gives the next writes StallTimeout. A writer without deadlines (a recorder in a test) has none.
 func setWriteDeadline(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(StallTimeout))
+}
+
+// setReadDeadline gives the body that much time from now on.
+func setReadDeadline(w http.ResponseWriter, d time.Duration) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
+}
+
+// clearReadDeadline is called when the body has ended: from then on the deadline would end the request's context.
+func clearReadDeadline(w http.ResponseWriter) {
+	http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 // checkType refuses a body of another media type than want, and any that is compressed.
@@ -78,17 +91,15 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(BodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	rc.SetReadDeadline(time.Time{}) // later it would end the request, not the body
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge(limit)
 	case err != nil:
-		return nil, malformed("", "broke off after %d bytes: %v", len(body), err)
+		return nil, fmt.Errorf("after %d bytes: %v: %w", len(body), err, errBrokeOff)
 	}
+	clearReadDeadline(w)
 	return body, nil
 }
 

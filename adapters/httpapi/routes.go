@@ -56,6 +56,9 @@ func (a *api) handler() http.Handler {
 	mux.Handle("/", a.adapt(func(http.ResponseWriter, *http.Request) error { return errNoRoute }))
 
 	return a.adapt(func(w http.ResponseWriter, r *http.Request) error {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, BodyTimeout) // also bounds how long the server waits for a body that nobody reads
+		}
 		if err := a.gate.admit(r); err != nil {
 			return err
 		}

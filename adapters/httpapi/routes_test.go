@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
 	"os"
 	"regexp"
 	"testing"
@@ -26,7 +25,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	require.ElementsMatch(t, served, documented)
 	for _, code := range []string{"bad-key", "foreign-host", "foreign-origin", "no-such-route", "method-not-allowed",
-		"wrong-content-type", "body-too-large", "malformed-request", "content-too-large", "too-many-items", "invalid-id"} {
+		"wrong-content-type", "body-broke-off", "body-too-large", "malformed-request", "content-too-large", "too-many-items", "invalid-id"} {
 		require.Contains(t, string(text), "`"+code+"`")
 	}
 	for _, class := range fault.Classes() {
@@ -146,14 +145,4 @@ func TestThreadList(t *testing.T) {
 			require.Equal(t, threadN(c.first), page.Threads[0].ID)
 		}
 	}
-}
-
-// TestServerHasLimits keeps slow headers from holding connections.
-func TestServerHasLimits(t *testing.T) {
-	b := newBed(t)
-	s := NewServer(http.NotFoundHandler(), b.options.Logger)
-	require.Equal(t, HeaderTimeout, s.ReadHeaderTimeout)
-	require.Equal(t, IdleTimeout, s.IdleTimeout)
-	require.Equal(t, MaxHeaderBytes, s.MaxHeaderBytes)
-	require.Zero(t, s.WriteTimeout, "streams live longer than any write timeout; each write has its own")
 }

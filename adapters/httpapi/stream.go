@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"condensate.dev/cnd/core/record"
 )
@@ -104,9 +103,7 @@ func (a *api) importThread(w http.ResponseWriter, r *http.Request) error {
 	if err := checkType(r, typeNDJSON); err != nil {
 		return err
 	}
-	rc := http.NewResponseController(w)
-	imported, err := a.Import(r.Context(), &importReader{r: r.Body, rc: rc})
-	rc.SetReadDeadline(time.Time{})
+	imported, err := a.Import(r.Context(), &importReader{r.Body, w})
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
@@ -121,11 +118,18 @@ func (a *api) importThread(w http.ResponseWriter, r *http.Request) error {
 
 // importReader gives each read StallTimeout.
 type importReader struct {
-	r  io.Reader
-	rc *http.ResponseController
+	r io.Reader
+	w http.ResponseWriter
 }
 
 func (i *importReader) Read(b []byte) (int, error) {
-	i.rc.SetReadDeadline(time.Now().Add(StallTimeout))
-	return i.r.Read(b)
+	setReadDeadline(i.w, StallTimeout)
+	n, err := i.r.Read(b)
+	switch {
+	case err == io.EOF:
+		clearReadDeadline(i.w)
+	case err != nil:
+		err = fmt.Errorf("%v: %w", err, errBrokeOff)
+	}
+	return n, err
 }

@@ -93,7 +93,7 @@ func (b *bed) serve() (url string, client *http.Client) {
 	b.t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	b.options.Addr = server.Listener.Addr().String()
-	server.Config = NewServer(New(b.options), b.options.Logger)
+	server.Config = &http.Server{Handler: New(b.options)}
 	server.Start()
 	b.t.Cleanup(server.Close)
 	return server.URL, server.Client()
