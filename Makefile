@@ -12,8 +12,10 @@ TOOLS := $(CURDIR)/.cache/tools
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The agent works in a repository of its own, so that what it is asked to try does not touch this checkout.
 run: build ## talk to an agent: simulator, runtime and a chat, everything under ./.condensate
-	@CONDENSATE_CONFIG_DIR=$(CURDIR)/.condensate/config CONDENSATE_DATA_DIR=$(CURDIR)/.condensate/data exec bin/cnd-runtime up
+	@mkdir -p .condensate && git init -q .condensate/work && cd .condensate/work && \
+	CONDENSATE_CONFIG_DIR=$(CURDIR)/.condensate/config CONDENSATE_DATA_DIR=$(CURDIR)/.condensate/data exec $(CURDIR)/bin/cnd-runtime up
 
 build: ## build all tools to bin/
 	CGO_ENABLED=0 go build -o bin/ ./tools/...
