@@ -2,6 +2,7 @@ package record
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -32,12 +33,11 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 // ParseDigest reads the text form and nothing else: upper case is refused, because a record has one byte form.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	if len(s) != 2*len(d) || strings.ToLower(s) != s {
+	text := []byte(s)
+	if len(text) != 2*len(d) || !isLowerHex(text) {
 		return Digest{}, fmt.Errorf("digest %.80q: %w", s, ErrInvalidID)
 	}
-	if _, err := hex.Decode(d[:], []byte(s)); err != nil {
-		return Digest{}, fmt.Errorf("digest %.80q: %w", s, ErrInvalidID)
-	}
+	hex.Decode(d[:], text) // cannot fail: the digits are checked
 	return d, nil
 }
 
@@ -55,32 +55,28 @@ const idChars = 26 // 128 bits, five a character, the first two bits of the firs
 // NewID returns prefix and the 26 lower-case Crockford characters of a UUIDv7 (RFC 9562, 5.7) of now, whose random
 // part is read from entropy.
 func NewID(prefix string, now time.Time, entropy io.Reader) (string, error) {
+	ms := now.UnixMilli()
+	if ms < 0 || ms >= 1<<48 {
+		return "", fmt.Errorf("%s id of year %d: %w", prefix, now.Year(), ErrInvalidID)
+	}
 	var u [16]byte
+	binary.BigEndian.PutUint64(u[:8], uint64(ms)<<16)
 	if _, err := io.ReadFull(entropy, u[6:]); err != nil {
 		return "", fmt.Errorf("entropy for %s id: %w", prefix, err)
-	}
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		u[i] = byte(ms >> (8 * (5 - i)))
 	}
 	u[6] = u[6]&0x0f | 0x70
 	u[8] = u[8]&0x3f | 0x80
 
-	out := make([]byte, idChars)
-	var acc uint32
-	var bits uint
-	bits = 2 // the two unused bits at the front
-	n := 0
-	for _, b := range u {
-		acc = acc<<8 | uint32(b)
-		bits += 8
-		for bits >= 5 {
-			bits -= 5
-			out[n] = crockford[acc>>bits&31]
-			n++
+	out := append(make([]byte, 0, len(prefix)+idChars), prefix...)
+	high, low := binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])
+	for shift := 5 * (idChars - 1); shift >= 0; shift -= 5 {
+		five := high >> max(shift-64, 0)
+		if shift < 64 {
+			five = low>>shift | high<<(64-shift)
 		}
+		out = append(out, crockford[five&31])
 	}
-	return prefix + string(out), nil
+	return string(out), nil
 }
 
 // ValidID says whether s is prefix and 26 characters of the lower-case Crockford alphabet.

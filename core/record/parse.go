@@ -107,7 +107,7 @@ func (r *reader) is(d Digest, text []byte) bool {
 // sameThread reads a thread id, which is mostly that of the line before.
 func (r *reader) sameThread(p *parser) ThreadID {
 	id := p.until('"')
-	if p.err == nil && string(id) != string(r.thread) {
+	if p.err == nil && (string(id) != string(r.thread) || r.thread == "") {
 		if !ValidID(PrefixThread, string(id)) {
 			p.err = fmt.Errorf("thread %.80q: %w", id, ErrInvalidEntry)
 			return ""
@@ -120,7 +120,7 @@ func (r *reader) sameThread(p *parser) ThreadID {
 // sameKind reads a kind, which is often that of the line before.
 func (r *reader) sameKind(p *parser) Kind {
 	kind := p.until('"')
-	if p.err == nil && string(kind) != string(r.kind) {
+	if p.err == nil && (string(kind) != string(r.kind) || r.kind == "") {
 		if !validKind(Kind(kind)) {
 			p.err = fmt.Errorf("kind %.80q: %w", kind, ErrInvalidEntry)
 			return ""
