@@ -57,7 +57,7 @@ func setWriteDeadline(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(StallTimeout))
 }
 
-// setReadDeadline gives the body that much time from now on.
+// setReadDeadline gives the body that much time from now on. The server itself ends the deadline with the body.
 func setReadDeadline(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
 }
@@ -99,7 +99,6 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	case err != nil:
 		return nil, fmt.Errorf("after %d bytes: %v: %w", len(body), err, errBrokeOff)
 	}
-	clearReadDeadline(w)
 	return body, nil
 }
 

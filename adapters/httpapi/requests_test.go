@@ -57,6 +57,7 @@ func TestMalformedBodies(t *testing.T) {
 		{messages, `{"content":[{"type":"text","text":"a","data":""}]}`, "content[0]: a block of type text takes text only"},
 		{messages, `{"content":[{"type":"text","text":"\ud83d"}]}`, "content[0].text: has half of a surrogate pair"},
 		{messages, `{"content":[{"type":"text","text":"\ude00\ud83d"}]}`, "content[0].text: has half of a surrogate pair"},
+		{messages, `{"content":[{"type":"text","text":"\ud83d\u0041"}]}`, "content[0].text: has half of a surrogate pair"},
 		{messages, `{"content":[{"type":"image","media_type":"image/png"}]}`, "content[0].data: is missing"},
 		{messages, `{"content":[{"type":"image","data":"aa"}]}`, "content[0].media_type: is missing"},
 		{messages, `{"content":[{"type":"image","media_type":"image/bmp","data":""}]}`, `content[0].media_type: "image/bmp" is not one of`},

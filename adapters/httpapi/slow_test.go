@@ -105,7 +105,9 @@ func TestTimesOfBodiesDoNotEndWork(t *testing.T) {
 			if _, err := io.ReadAll(r); err != nil {
 				return Imported{}, err
 			}
-			_, err := slowHost{}.Submit(ctx, "", loop.Message{})
+			_, err := r.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF, "asking again changes nothing")
+			_, err = slowHost{}.Submit(ctx, "", loop.Message{})
 			return Imported{Thread: threadN(1)}, err
 		}
 		conn := b.servePipes()

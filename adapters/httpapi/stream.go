@@ -103,7 +103,7 @@ func (a *api) importThread(w http.ResponseWriter, r *http.Request) error {
 	if err := checkType(r, typeNDJSON); err != nil {
 		return err
 	}
-	imported, err := a.Import(r.Context(), &importReader{r.Body, w})
+	imported, err := a.Import(r.Context(), &importReader{r: r.Body, w: w})
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
@@ -118,17 +118,19 @@ func (a *api) importThread(w http.ResponseWriter, r *http.Request) error {
 
 // importReader gives each read StallTimeout.
 type importReader struct {
-	r io.Reader
-	w http.ResponseWriter
+	r     io.Reader
+	w     http.ResponseWriter
+	ended bool // after it a deadline would end the request's context
 }
 
 func (i *importReader) Read(b []byte) (int, error) {
+	if i.ended {
+		return 0, io.EOF
+	}
 	setReadDeadline(i.w, StallTimeout)
 	n, err := i.r.Read(b)
-	switch {
-	case err == io.EOF:
-		clearReadDeadline(i.w)
-	case err != nil:
+	i.ended = err == io.EOF
+	if err != nil && !i.ended {
 		err = fmt.Errorf("%v: %w", err, errBrokeOff)
 	}
 	return n, err
