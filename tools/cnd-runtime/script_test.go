@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait of a script; reaching it is a failure.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // TestScripts runs the command line as a person or a program would, each script with a simulated provider and folders
 // of its own. Beside testscript's commands there are those of scriptCommands.

@@ -211,7 +211,7 @@ func (c *chat) see(h happening) {
 		c.lost, c.live = true, false
 		return
 	}
-	if c.lost {
+	if c.lost && h.event.Type != client.EventReset { // which is made of the loss itself
 		c.print.Note("connected again")
 		c.lost = false
 	}

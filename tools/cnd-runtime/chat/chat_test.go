@@ -160,6 +160,7 @@ func TestLinesOutliveTheRuntime(t *testing.T) {
 		c := begin(t, true)
 		c.failWith(fault.New(fault.Unavailable, client.CodeAnswerLost, "the connection broke"))
 		c.lost <- fault.New(fault.Unavailable, "stream-lost", "the stream ended")
+		c.events <- client.Event{Type: client.EventReset}
 		c.line("one")
 		c.line("two")
 		time.Sleep(10 * MaxPause)
@@ -168,6 +169,7 @@ func TestLinesOutliveTheRuntime(t *testing.T) {
 		}
 		tries := len(c.heard())
 		require.Greater(t, tries, 10)
+		require.NotContains(t, c.out.String(), "connected again")
 
 		c.failWith(nil)
 		time.Sleep(MaxPause)
