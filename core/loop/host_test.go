@@ -2,9 +2,11 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -309,6 +311,91 @@ func TestApproval(t *testing.T) {
 		require.Contains(t, result.Content[0].Text, "denied by owner: no")
 		require.Empty(t, b.entries(id, record.ToolStarted))
 		require.Len(t, b.entries(id, record.TurnFinished), 1)
+		b.close()
+	})
+}
+
+// TestPathsMoved holds that an approval counts for the paths that it was asked about: when the call leads elsewhere by
+// the time it would start, the person is asked again, and what the policy denies by then does not start at all.
+func TestPathsMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.send = first(calls("write", 1))
+		var plans atomic.Int32
+		b.plan = func(Call) (Plan, error) {
+			return Plan{Replay: thread.ReplayUnsafe, Paths: []string{[]string{"/a", "/b", "/b", "/c"}[plans.Add(1)-1]}}, nil
+		}
+		b.decide = func(e policy.Event) (policy.Decision, error) {
+			if e.Paths[0] == "/c" {
+				return policy.Decision{Rule: "no-c", Reason: "not there"}, nil
+			}
+			return policy.Decision{Verdict: policy.Ask, Rule: "ask", Reason: "look at " + e.Paths[0]}, nil
+		}
+		id := b.create("")
+		b.submit(id, "go")
+		for range 2 {
+			synctest.Wait()
+			_, err := b.Answer(t.Context(), id, thread.ApprovalAnswered{Call: "6.0", Verdict: thread.VerdictAllow})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Len(t, b.entries(id, record.ApprovalAsked), 2, b.kinds(id))
+		require.Len(t, b.entries(id, record.ToolStarted), 1, "the second approval stands for /b")
+		b.close()
+	})
+}
+
+// TestUnbuildable holds that a history that cannot be rendered ends the turn with the entry named, and that a builder
+// that this program does not have waits for a program that does.
+func TestUnbuildable(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want func(b *bed, id record.ThreadID)
+	}{
+		{fmt.Errorf("entry 4: %w", wire.ErrHistory), func(b *bed, id record.ThreadID) {
+			finished := one[thread.TurnFinished](b, id, record.TurnFinished)
+			require.Equal(b.t, "invalid-history", finished.Error.Code)
+			require.Contains(b.t, finished.Error.Message, "entry 4")
+		}},
+		{wire.ErrUnknownBuilder, func(b *bed, id record.ThreadID) {
+			require.Equal(b.t, thread.WaitResume, one[thread.TurnWaiting](b, id, record.TurnWaiting).Reason)
+		}},
+		{errDisk, func(b *bed, id record.ThreadID) {
+			require.Equal(b.t, "message.accepted turn.started message.placed", b.kinds(id), "it is tried again later")
+			require.Equal(b.t, 1, b.reported())
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			b.open = func(context.Context, builder.Source, record.Entry, io.Writer) (wire.Builder, error) {
+				return nil, c.err
+			}
+			b.start()
+			id := b.create("")
+			b.submit(id, "go")
+			time.Sleep(10 * time.Minute)
+			c.want(b, id)
+			require.Empty(t, b.entries(id, record.RequestPrepared))
+			b.close()
+		})
+	}
+}
+
+// TestHugeAnswer holds that an answer that no record can hold ends the attempt instead of the thread.
+func TestHugeAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		huge := calls("bash", 20)
+		for i := range huge.View {
+			huge.View[i].Input = json.RawMessage(`{"s":"` + strings.Repeat("x", record.InlineLimit) + `"}`)
+		}
+		b.send = first(huge)
+		id := b.create("")
+		b.submit(id, "go")
+		time.Sleep(time.Minute)
+		aborted := one[thread.AnswerAborted](b, id, record.AnswerAborted)
+		require.Equal(t, thread.CauseMalformed, aborted.Cause)
+		require.Equal(t, thread.TurnCompleted, one[thread.TurnFinished](b, id, record.TurnFinished).State)
 		b.close()
 	})
 }

@@ -42,9 +42,15 @@ type machine struct {
 	body  *body          // request body as far as it is built; nil until a request needs it
 	bytes []byte         // the open request, while live.Held
 
-	failures int       // of the store in a row
-	retryAt  time.Time // when to try again after a failure
-	stopped  error     // why this machine does nothing any more; nil while it works
+	appends retry // failed ones
+	builds  retry // failed ones, of requests
+	stopped error // why this machine does nothing any more; nil while it works
+}
+
+// retry counts failures in a row. The zero value is none.
+type retry struct {
+	failures int
+	at       time.Time // when to try again
 }
 
 func newMachine(id record.ThreadID, p *Ports, o *Options, launch func(*Flight) context.CancelFunc) *machine {
@@ -157,7 +163,7 @@ func (m *machine) advance(ctx context.Context) time.Time {
 		return time.Time{}
 	}
 	if err := m.flush(ctx); err != nil {
-		return m.retryAt
+		return m.appends.at
 	}
 	if m.stopped != nil {
 		return time.Time{}
@@ -181,9 +187,10 @@ func (m *machine) decide(ctx context.Context) Step {
 		if step.Prepare != nil {
 			var err error
 			if drafts, err = m.prepare(ctx, step.Prepare); err != nil {
-				m.failed(err)
-				return Step{Wake: m.retryAt}
+				m.failed(&m.builds, err)
+				return Step{Wake: m.builds.at}
 			}
+			m.builds = retry{}
 		}
 		if len(drafts) == 0 {
 			return step
@@ -257,7 +264,7 @@ func (m *machine) flush(ctx context.Context) error {
 		return err
 	}
 	done := m.batch
-	m.batch, m.base, m.failures = nil, m.state.Head, 0
+	m.batch, m.base, m.appends = nil, m.state.Head, retry{}
 	m.ports.Follower.Appended(m.state.Thread, done)
 	for _, e := range done {
 		if e.Kind == record.AnswerFinished || e.Kind == record.AnswerAborted {
@@ -275,7 +282,7 @@ func (m *machine) settle(ctx context.Context, err error) error {
 	}
 	switch {
 	case headErr != nil:
-		m.failed(err)
+		m.failed(&m.appends, err)
 		return err
 	case head == m.state.Head:
 		return nil
@@ -283,11 +290,11 @@ func (m *machine) settle(ctx context.Context, err error) error {
 		m.stop(err)
 		return err
 	case head == m.base:
-		m.failed(err)
+		m.failed(&m.appends, err)
 		return fmt.Errorf("%w (%w)", err, errRefused)
 	}
 	// Somebody else wrote. Whatever runs here belongs to a generation that is over.
-	m.failed(err)
+	m.failed(&m.appends, err)
 	m.live.Gen = 0
 	for _, f := range m.live.Running {
 		f.cancel()
@@ -319,12 +326,12 @@ func (m *machine) steer(want []Effect) {
 }
 
 // failed notes that a port failed and when to try again.
-func (m *machine) failed(err error) {
-	if m.failures == 0 {
+func (m *machine) failed(r *retry, err error) {
+	if r.failures == 0 {
 		m.report(err)
 	}
-	m.failures++
-	m.retryAt = m.ports.Now().Add(Backoff(m.failures))
+	r.failures++
+	r.at = m.ports.Now().Add(Backoff(r.failures))
 }
 
 // stop ends the machine's work for good: its thread cannot go on in this process.
