@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -18,31 +19,45 @@ import (
 
 // What benchReplay is held against.
 const (
-	replayGoal  = 0.5 // of the speed of SHA-256 on one core
-	replaySlack = 1.3 // per byte, between the cheapest and the dearest length
-	replayRuns  = 7   // of which the cheapest counts
+	replayGoal   = 0.5 // of the speed of SHA-256 on one core
+	replaySlack  = 1.3 // per byte, between the cheapest and the dearest length
+	replayRounds = 5
+	replayTime   = 500 * time.Millisecond // of one length in a round, at least one run; the cheapest run counts
 )
 
 // benchReplay prints how fast a record is verified, chain and requests in one pass, beside bare SHA-256 on one core over
 // as many bytes, and what a byte costs in short and long threads. The cost of a byte is in processor time of all
-// threads, so that other load on the machine counts little.
+// threads, so that other load on the machine counts little; the lengths take turns, so that it counts for all.
 func benchReplay(w io.Writer) error {
-	fmt.Fprintf(w, "%7s  %9s  %12s  %12s  %8s  %8s  %s\n", "turns", "MiB", "verify MB/s", "SHA-256 MB/s", "ns/byte", "ratio", "goal")
-	var least, most float64
-	for _, turns := range []int{100, 1_000, 10_000} {
-		verify, bare, hashed, err := measureReplay(turns)
-		if err != nil {
+	threads := []*measured{{turns: 100}, {turns: 1_000}, {turns: 10_000}}
+	dir, err := os.MkdirTemp("", "cnd-bench-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, m := range threads {
+		if err := m.write(dir); err != nil {
 			return err
 		}
-		perByte := float64(verify.processor) / float64(hashed)
-		if least == 0 || perByte < least {
-			least = perByte
+	}
+	for range replayRounds {
+		for _, m := range threads {
+			if err := m.round(); err != nil {
+				return err
+			}
 		}
-		most = max(most, perByte)
-		speed := func(c cost) float64 { return float64(hashed) / c.took.Seconds() / 1e6 }
-		ratio := bare.took.Seconds() / verify.took.Seconds()
-		fmt.Fprintf(w, "%7d  %9.1f  %12.0f  %12.0f  %8.2f  %8.2f  %s\n", turns, float64(hashed)/(1<<20), speed(verify), speed(bare),
-			perByte, ratio, met(ratio >= replayGoal, ">= %.1f", replayGoal))
+	}
+	fmt.Fprintf(w, "%7s  %9s  %12s  %12s  %8s  %8s  %s\n", "turns", "MiB", "verify MB/s", "SHA-256 MB/s", "ns/byte", "ratio", "goal")
+	var least, most float64
+	for _, m := range threads {
+		if least == 0 || m.perByte() < least {
+			least = m.perByte()
+		}
+		most = max(most, m.perByte())
+		speed := func(d time.Duration) float64 { return float64(m.hashed) / d.Seconds() / 1e6 }
+		ratio := m.bare.Seconds() / m.verify.took.Seconds()
+		fmt.Fprintf(w, "%7d  %9.1f  %12.0f  %12.0f  %8.2f  %8.2f  %s\n", m.turns, float64(m.hashed)/(1<<20), speed(m.verify.took),
+			speed(m.bare), m.perByte(), ratio, met(ratio >= replayGoal, ">= %.1f", replayGoal))
 	}
 	fmt.Fprintf(w, "a byte costs at most %.2f times as much in one thread as in another  %s\n", most/least, met(most/least <= replaySlack, "<= %.1f", replaySlack))
 	return nil
@@ -57,33 +72,48 @@ func met(ok bool, format string, args ...any) string {
 	return goal + " MISSED"
 }
 
-// measureReplay verifies a thread of that many turns and hashes as many bytes, in turn, and returns the lowest costs.
-func measureReplay(turns int) (verify, bare cost, hashed int64, err error) {
-	f, err := os.CreateTemp("", "cnd-bench-*")
+// measured is a thread of some length and what it costs.
+type measured struct {
+	turns  int
+	path   string
+	hashed int64         // bytes
+	verify cost          // the lowest of all runs
+	bare   time.Duration // of SHA-256 over as many bytes on one core, the lowest of all runs
+}
+
+func (m *measured) perByte() float64 { return float64(m.verify.processor) / float64(m.hashed) }
+
+// write writes the thread into a file.
+func (m *measured) write(dir string) error {
+	m.path = filepath.Join(dir, fmt.Sprintf("%d.jsonl", m.turns))
+	f, err := os.Create(m.path)
 	if err != nil {
-		return cost{}, cost{}, 0, err
+		return err
 	}
-	defer os.Remove(f.Name())
 	out := bufio.NewWriterSize(f, 1<<20)
-	err = writeThread(out, turns)
-	if err = errors.Join(err, out.Flush(), f.Close()); err != nil {
-		return cost{}, cost{}, 0, err
-	}
+	err = writeThread(out, m.turns)
+	return errors.Join(err, out.Flush(), f.Close())
+}
+
+// round verifies the thread and hashes as many bytes, in turn, for replayTime.
+func (m *measured) round() error {
 	block := make([]byte, 1<<20)
-	for range replayRuns {
-		took, n, err := verifyFile(f.Name(), nil)
+	for start := time.Now(); time.Since(start) < replayTime; {
+		took, hashed, err := verifyFile(m.path, nil)
 		if err != nil {
-			return cost{}, cost{}, 0, err
+			return err
 		}
-		verify, hashed = verify.least(took), n
-		start := begin()
+		m.verify, m.hashed = m.verify.least(took), hashed
+		bare := processorTime()
 		h := sha256.New()
-		for left := n; left > 0; left -= int64(len(block)) {
+		for left := hashed; left > 0; left -= int64(len(block)) {
 			h.Write(block[:min(int64(len(block)), left)])
 		}
-		bare = bare.least(start.until())
+		if took := processorTime() - bare; m.bare == 0 || took < m.bare {
+			m.bare = took
+		}
 	}
-	return verify, bare, hashed, nil
+	return nil
 }
 
 // verifyFile does what cnd-replay verify does and returns how long it took and how many bytes it hashed; each, when not

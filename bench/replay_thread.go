@@ -61,8 +61,8 @@ func writeThread(w io.Writer, turns int) error {
 	if t.builder, t.err = builder.Open(context.Background(), t, epoch, t); t.err != nil {
 		return t.err
 	}
-	text := thread.Block{Type: "text", Text: code(replayBody - 250)}
-	half := thread.Block{Type: "text", Text: code((replayBody - 400) / 2)}
+	text := thread.Block{Type: "text", Text: code(replayBody - 400)}
+	half := thread.Block{Type: "text", Text: code((replayBody - 600) / 2)}
 	for i := range turns {
 		id := fmt.Sprintf("msg_%026d", i)
 		accepted := t.add(record.MessageAccepted, thread.MessageAccepted{ID: id, Mode: thread.ModeQueue, By: "owner", Content: []thread.Block{text}})
@@ -98,11 +98,22 @@ func encode(v any) []byte {
 	return b
 }
 
-// code returns n bytes that look like source text: short lines, tabs and quotes.
-func code(n int) string {
-	const line = "\tif err := store.Append(ctx, \"thread\", head, entries...); err != nil {\n"
-	return strings.Repeat(line, n/len(line))
-}
+// sample is what messages, answers and results are made of: code and prose, tabs, quotes and line ends.
+const sample = `// Append makes entries durable as one unit if the thread's head is still expect, then returns
+// the new head. The same bytes at the same place succeed again; another head fails.
+func (s *Store) Append(ctx context.Context, id ThreadID, expect Head, entries ...Entry) (Head, error) {
+	if err := check(expect, entries); err != nil {
+		return Head{}, fmt.Errorf("append to %s: %w", id, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+I read the test first: it fails because the head moves between reading it and appending. The fix is
+to compare it under the lock, which is what the method promises anyway. I will run the suite again.
+`
+
+// code returns about n bytes of text.
+func code(n int) string { return strings.Repeat(sample, n/len(sample)+1)[:n] }
 
 // request adds the request.prepared of what the builder has.
 func (t *threadWriter) request() record.Entry {

@@ -8,7 +8,7 @@ import (
 
 // Bounds of what waits between the caller of Beside and its goroutine.
 const (
-	batchBytes = 256 << 10 // of bodies in a batch; a longer body is a batch of its own
+	batchBytes = 64 << 10 // of bodies in a batch; a longer body is a batch of its own
 	batches    = 4
 )
 
@@ -30,14 +30,16 @@ type batch struct {
 	bodies  []byte
 }
 
+func newBatch() *batch { return &batch{bodies: make([]byte, 0, batchBytes)} }
+
 // StartBeside starts a verifier of the thread that src holds. It must be ended with [Beside.Wait].
 func StartBeside(ctx context.Context, src Source) *Beside {
 	b := &Beside{
 		full: make(chan *batch, batches), free: make(chan *batch, batches), ended: make(chan struct{}),
-		now: new(batch), verifier: NewVerifier(src),
+		now: newBatch(), verifier: NewVerifier(src),
 	}
 	for range batches {
-		b.free <- new(batch)
+		b.free <- newBatch()
 	}
 	go func() {
 		defer close(b.ended)
