@@ -194,6 +194,7 @@ function head(   thread, seq, hash, prev, text, name, signature) {
 	if (name !~ /^[!-~]+$/ || name ~ /[+"\\]/) bad("wrong name of a key")
 	lit(" ")
 	signature = until("\\", 200)
+	if (length(signature) < 8) bad("no signature")
 	lit("\\n\"}")
 	if (!failed && at != length($0) + 1) bad("want the end of the line")
 	put(".base64", signature, "", "")

@@ -90,6 +90,9 @@ func (h SignedHead) Open(o HeadOpener, verifierKey string) error {
 	return nil
 }
 
+// keyHashLen is how many bytes of a signature name its key.
+const keyHashLen = 4
+
 // check says whether the note has its one form: the text of the head, an empty line and one signature line, whose
 // base64 is strict.
 func (h SignedHead) check() error {
@@ -102,8 +105,8 @@ func (h SignedHead) check() error {
 	if !ok || !end || !validKeyName(name) {
 		return fmt.Errorf("note of head %d of %s has no single signature: %w", h.Seq, h.Thread, ErrHead)
 	}
-	if _, err := strictBase64(nil, []byte(signature)); err != nil {
-		return fmt.Errorf("signature of head %d of %s: %v: %w", h.Seq, h.Thread, err, ErrHead)
+	if s, err := strictBase64(nil, []byte(signature)); err != nil || len(s) <= keyHashLen {
+		return fmt.Errorf("signature of head %d of %s is not in its one form: %w", h.Seq, h.Thread, ErrHead)
 	}
 	return nil
 }

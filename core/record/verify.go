@@ -250,14 +250,16 @@ func (v *verifier) entryLine(line []byte) error {
 func (v *verifier) chain(e *Entry) string {
 	last := v.report.Head
 	switch {
+	case e.Body == nil && (e.Kind == ThreadCreated || e.Kind == ThreadForked || e.Kind == EntryErased):
+		return fmt.Sprintf("%s is erased", e.Kind)
 	case v.report.Entries == 0 && e.Kind != ThreadCreated:
 		return fmt.Sprintf("the first entry is %s, not %s", e.Kind, ThreadCreated)
 	case e.Seq != last.Next():
 		return fmt.Sprintf("seq is %d", e.Seq)
 	case e.Prev != last.Hash:
 		return fmt.Sprintf("prev is %s, the entry before has %s", e.Prev, last.Hash)
-	case e.Kind == ThreadCreated && (e.Seq > 0 || e.Body == nil):
-		return "thread.created is not the first entry, or is erased"
+	case e.Kind == ThreadCreated && e.Seq > 0:
+		return "thread.created is not the first entry"
 	case v.report.Entries == 0 || e.Kind != ThreadForked && e.Thread == v.report.Thread:
 		return ""
 	case e.Kind != ThreadForked:
