@@ -30,7 +30,7 @@ type health struct {
 	failed chan struct{} // closed with the first failure
 
 	mu    sync.Mutex // guards what follows
-	err   error
+	first error      // the first failure; nil while the store is well
 	fatal bool
 }
 
@@ -38,13 +38,18 @@ func newHealth(log *slog.Logger, onFatal func(error)) *health {
 	return &health{log: log, onFatal: onFatal, failed: make(chan struct{})}
 }
 
-// failure returns an error wrapping record.ErrReadOnly with the first cause, or nil while the store is well.
+// cause returns the first failure, or nil while the store is well.
+func (h *health) cause() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.first
+}
+
+// failure returns the first failure as an error wrapping record.ErrReadOnly, or nil while the store is well.
 func (h *health) failure() error {
 	select {
 	case <-h.failed:
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.err
+		return fmt.Errorf("%w: %w", record.ErrReadOnly, h.cause())
 	default:
 		return nil
 	}
@@ -64,25 +69,24 @@ func (h *health) latch(cause error) {
 }
 
 func (h *health) latchLocked(cause error) {
-	if h.err != nil {
+	if h.first != nil {
 		return
 	}
-	h.err = fmt.Errorf("%w: %w", record.ErrReadOnly, cause)
+	h.first = cause
 	close(h.failed)
 	h.log.LogAttrs(context.Background(), slog.LevelError, "store takes no more writes", slog.Any("err", cause))
 }
 
-// die ends all writing and asks for the end of the process, and returns the failure.
-func (h *health) die(cause error) error {
+// die ends all writing and asks for the end of the process.
+func (h *health) die(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.latchLocked(cause)
 	h.fatal = true
 	if h.onFatal != nil {
-		go h.onFatal(h.err)
+		go h.onFatal(fmt.Errorf("%w: %w", record.ErrReadOnly, cause))
 		h.onFatal = nil
 	}
-	return h.err
 }
 
 // guard runs call and then over with its error, also when Pebble ended the goroutine (see logger.Fatalf) or panicked, as
@@ -92,8 +96,9 @@ func (h *health) guard(call func() error, over func(error)) {
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {
-			err = h.die(fmt.Errorf("pebble panicked: %v", r))
-		} else if !returned {
+			h.die(fatal{text: fmt.Sprintf("pebble panicked: %v", r), cause: firstError(r)})
+		}
+		if !returned {
 			err = h.failure()
 		}
 		over(err)
@@ -131,13 +136,30 @@ func (l logger) Errorf(format string, args ...any) { l.write(slog.LevelWarn, for
 // Fatalf ends the goroutine, not the process: Pebble calls it when the log or the manifest could not be written and
 // must not go on. Deferred unlocks run, so that reading still works while the process comes to its end.
 func (l logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	l.health.die(err)
+	l.health.die(fatal{text: fmt.Sprintf(format, args...), cause: firstError(args...)})
 	runtime.Goexit()
 }
 
 func (l logger) write(level slog.Level, format string, args []any) {
 	l.health.log.LogAttrs(context.Background(), level, "pebble", slog.String("text", fmt.Sprintf(format, args...)))
+}
+
+// fatal is a failure that Pebble tells of as a text, with the error that is part of it.
+type fatal struct {
+	text  string
+	cause error // nil when there is none
+}
+
+func (f fatal) Error() string { return f.text }
+func (f fatal) Unwrap() error { return f.cause }
+
+func firstError(args ...any) error {
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			return err
+		}
+	}
+	return nil
 }
 
 // classify gives an error of Pebble or of the operating system its class; a classified one stays as it is.

@@ -24,6 +24,9 @@ import (
 // patience is how long something that must happen may take on a busy machine.
 const patience = 30 * time.Second
 
+// moment is how often something is looked at, and how long a test waits for what must not happen.
+const moment = 20 * time.Millisecond
+
 // openStore opens a store that is closed with the test.
 func openStore(t testing.TB, dir string, o pebblestore.Options) *pebblestore.Store {
 	t.Helper()

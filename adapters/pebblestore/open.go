@@ -37,7 +37,8 @@ type step func(db *pebble.DB, b *pebble.Batch) error
 var steps []step
 
 // Open opens the store in dir and, unless Options.ReadOnly, makes it when there is none. It waits Options.LockWait
-// for another process to let go. Failures: ErrLocked, ErrNewer, ErrOlder, ErrNoStore, record.ErrDamaged, ErrDiskLow, ErrIO.
+// for another process to let go. When the disk fails, the lock stays with the process, which should end. Failures:
+// ErrLocked, ErrNewer, ErrOlder, ErrNoStore, record.ErrDamaged, ErrDiskLow, ErrIO.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o, steps)
 	if err != nil {
@@ -82,10 +83,14 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 		}
 		return nil
 	}, func(err error) { done <- err })
-	if err := <-done; err != nil {
-		if s.health.isFatal() {
-			return nil, err // the lock stays: see Close
-		}
+	select {
+	case err = <-done:
+	case <-s.health.failed: // Pebble would wait for ever for a flush that cannot succeed
+	}
+	if cause := s.health.cause(); cause != nil {
+		return nil, cause // the lock stays: see Close
+	}
+	if err != nil {
 		if errors.Is(err, pebble.ErrDBDoesNotExist) {
 			err = fmt.Errorf("%w: %w", ErrNoStore, err)
 		}
@@ -183,7 +188,7 @@ func newer(err error) error {
 
 func (s *Store) pebbleOptions() *pebble.Options {
 	return &pebble.Options{
-		FS:            s.fs,
+		FS:            failstop{s.fs, s.health},
 		Lock:          s.lock,
 		ReadOnly:      s.readOnly,
 		Logger:        logger{s.health},
