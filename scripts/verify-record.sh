@@ -37,13 +37,15 @@ fi
 : >errors
 : >hashed
 : >base64
+torn=0
 if [ -n "$(tail -c 1 "$in")" ]; then
+	torn=1
 	echo "$(($(wc -l <"$in") + 1)) no newline at the end" >>errors
 fi
 
 # First pass: everything but the hashes. What is to be hashed or decoded goes to files of its own; "hashed" lists
 # line, expected digest, file and what it is; "base64" lists line and file.
-awk '
+awk -v torn="$torn" '
 function bad(why) {
 	if (!failed) print NR, why >>"errors"
 	failed = 1
@@ -216,7 +218,7 @@ function head(   thread, seq, hash, prev, text, name, signature) {
 }
 END {
 	if (NR == 0) print "0 not a record: it is empty" >>"errors"
-	else if (!failed) {
+	else if (!failed && !torn) {
 		for (n in open_by) print open_line[n], "no entry.erased names it" >>"errors"
 		if (lines > 0) print NR, "blob lines that no entry lists" >>"errors"
 		if (!signed) print NR, "no signed head at the end" >>"errors"
