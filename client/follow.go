@@ -41,17 +41,12 @@ type FollowOptions struct {
 	Reconnect bool
 	// Lost, if set, hears of each connection that was lost and will be tried again.
 	Lost func(err error)
-	// Stall replaces [StallTimeout] when it is not 0.
-	Stall time.Duration
 }
 
 // Follow yields what happens in the thread, each entry once and in order, until ctx ends, the caller stops or an error
 // is yielded last. Entries are checked to be one chain: each is hashed and names the hash of the one before. Deltas
 // come between entries and may be replaced at any time by a snapshot or a reset.
 func (c *Client) Follow(ctx context.Context, id record.ThreadID, o FollowOptions) iter.Seq2[Event, error] {
-	if o.Stall == 0 {
-		o.Stall = StallTimeout
-	}
 	return func(yield func(Event, error) bool) {
 		s := &stream{client: c, id: id, o: o, next: o.From, yield: yield}
 		wait := FirstRetry
@@ -152,7 +147,7 @@ func (s *stream) dial(ctx context.Context) (*websocket.Conn, error) {
 	if s.o.Deltas {
 		query += map[bool]string{true: "?", false: "&"}[query == ""] + "deltas=1"
 	}
-	deadline, cancel := context.WithTimeout(ctx, s.o.Stall)
+	deadline, cancel := context.WithTimeout(ctx, StallTimeout)
 	defer cancel()
 	conn, answer, err := websocket.Dial(deadline, "ws://"+at.addr+threadPath(s.id, "/follow"+query), &websocket.DialOptions{
 		HTTPClient: s.client.http,
@@ -170,7 +165,7 @@ func (s *stream) dial(ctx context.Context) (*websocket.Conn, error) {
 
 // read returns the next message. Silence is a lost connection.
 func (s *stream) read(ctx context.Context, conn *websocket.Conn) ([]byte, error) {
-	deadline, cancel := context.WithTimeout(ctx, s.o.Stall)
+	deadline, cancel := context.WithTimeout(ctx, StallTimeout)
 	defer cancel()
 	_, text, err := conn.Read(deadline)
 	switch {
@@ -179,7 +174,7 @@ func (s *stream) read(ctx context.Context, conn *websocket.Conn) ([]byte, error)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case deadline.Err() != nil:
-		return nil, streamLost(fmt.Sprintf("no message for %s", s.o.Stall))
+		return nil, streamLost(fmt.Sprintf("no message for %s", StallTimeout))
 	case websocket.CloseStatus(err) == websocket.StatusGoingAway:
 		return nil, streamLost("the runtime is shutting down")
 	case errors.Is(err, websocket.ErrMessageTooBig):

@@ -3,11 +3,13 @@ package client_test
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,9 +22,11 @@ import (
 	"condensate.dev/cnd/core/thread"
 )
 
+const testThread = record.ThreadID("thr_00000000000000000000000001")
+
 func newThread(t *testing.T, r *runtime, notes int) record.ThreadID {
 	t.Helper()
-	id := record.ThreadID("thr_00000000000000000000000001")
+	id := testThread
 	_, err := r.Create(t.Context(), loop.NewThread{ID: id, Created: thread.Created{Cwd: "/work"}})
 	require.NoError(t, err)
 	for range notes {
@@ -126,14 +130,19 @@ func TestRefusalsEndAFollow(t *testing.T) {
 func TestFollowShowsDeltas(t *testing.T) {
 	r := startRuntime(t)
 	id := newThread(t, r, 0)
+	configDir, dataDir := r.folders(t)
+	c := client.Open(configDir, dataDir)
+	t.Cleanup(c.CloseIdle)
 	r.hub.Streamed(id, loop.Delta{Request: 1, Attempt: 1, Kind: "text", Text: "be"})
 	var events []client.Event
 	stopped := make(chan struct{})
 	o := client.FollowOptions{Deltas: true, Reconnect: true, Lost: func(error) {
 		<-stopped
+		r.addr = "127.0.0.1:0"
 		require.NoError(t, r.start())
+		r.publish(t, dataDir)
 	}}
-	for e, err := range r.client(t).Follow(t.Context(), id, o) {
+	for e, err := range c.Follow(t.Context(), id, o) {
 		require.NoError(t, err)
 		if e.Type != client.EventHeartbeat {
 			events = append(events, e)
@@ -158,11 +167,20 @@ func TestFollowShowsDeltas(t *testing.T) {
 	require.Equal(t, `{"v":0,"type":"reset"}`, string(events[3].JSON))
 }
 
-// script answers each follow with the next list of messages, then closes the connection, or stays silent.
-func script(t *testing.T, silent bool, streams ...[]string) *client.Client {
+// script answers each follow with the next list of messages, then closes the connection; a silent one stays open, but
+// for the last.
+func script(t *testing.T, streams ...[]string) *client.Client {
 	t.Helper()
+	server := httptest.NewServer(scriptHandler(t, false, streams...))
+	t.Cleanup(server.Close)
+	c := client.New(server.Listener.Addr().String(), testKey)
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+func scriptHandler(t *testing.T, silent bool, streams ...[]string) http.Handler {
 	var connections atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int(connections.Add(1))
 		if n > len(streams) {
 			http.Error(w, `{"error":{"class":"not_found","code":"end-of-script","message":"there is no further stream"}}`, http.StatusNotFound)
@@ -175,8 +193,8 @@ func script(t *testing.T, silent bool, streams ...[]string) *client.Client {
 		}
 		defer conn.CloseNow()
 		for _, m := range streams[n-1] {
-			if err := conn.Write(context.Background(), websocket.MessageText, []byte(m)); err != nil {
-				t.Error(err)
+			if conn.Write(context.Background(), websocket.MessageText, []byte(m)) != nil {
+				return // the client has heard enough
 			}
 		}
 		if silent && n < len(streams) {
@@ -184,11 +202,7 @@ func script(t *testing.T, silent bool, streams ...[]string) *client.Client {
 			return
 		}
 		conn.Close(websocket.StatusGoingAway, "")
-	}))
-	t.Cleanup(server.Close)
-	c := client.New(server.Listener.Addr().String(), testKey)
-	t.Cleanup(c.CloseIdle)
-	return c
+	})
 }
 
 // entryMessages returns the messages of a thread of n entries whose texts start with text.
@@ -222,7 +236,7 @@ func TestFollowRefusesAnotherHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last error
-			for _, err := range script(t, false, streams...).Follow(t.Context(), "thr_00000000000000000000000001", client.FollowOptions{Reconnect: true}) {
+			for _, err := range script(t, streams...).Follow(t.Context(), testThread, client.FollowOptions{Reconnect: true}) {
 				last = err
 			}
 			require.ErrorIs(t, last, client.ErrDiverged)
@@ -246,7 +260,7 @@ func TestFollowChecksMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last error
-			for _, err := range script(t, false, []string{c.message}).Follow(t.Context(), "thr_00000000000000000000000001", client.FollowOptions{}) {
+			for _, err := range script(t, []string{c.message}).Follow(t.Context(), testThread, client.FollowOptions{}) {
 				last = err
 			}
 			require.Equal(t, c.want, fault.Find(last).Code, "%v", last)
@@ -254,21 +268,54 @@ func TestFollowChecksMessages(t *testing.T) {
 	}
 }
 
+// pipes is a listener in memory, so that time can be waited for without waiting.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	return ours, nil
+}
+
 // TestFollowLeavesADeadStream gives up a connection that is open but silent, and goes on over a new one.
 func TestFollowLeavesADeadStream(t *testing.T) {
 	one := entryMessages(t, 4, "one")
-	c := script(t, true, one[:2], one[2:])
-	n := 0
-	var lost error
-	o := client.FollowOptions{Reconnect: true, Stall: 500 * time.Millisecond, Lost: func(err error) { lost = err }}
-	for e, err := range c.Follow(t.Context(), "thr_00000000000000000000000001", o) {
-		require.NoError(t, err)
-		require.Equal(t, record.Seq(n), e.Seq)
-		if n++; n == 4 {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		server := &http.Server{Handler: scriptHandler(t, true, one[:2], one[2:])}
+		go server.Serve(p)
+		defer server.Close()
+		c := client.New("runtime:1", testKey)
+		c.DialWith(p.dial)
+		defer c.CloseIdle()
+
+		n, start := 0, time.Now()
+		var lost error
+		for e, err := range c.Follow(t.Context(), testThread, client.FollowOptions{Reconnect: true, Lost: func(err error) { lost = err }}) {
+			require.NoError(t, err)
+			require.Equal(t, record.Seq(n), e.Seq)
+			if n++; n == 4 {
+				break
+			}
 		}
-	}
-	require.ErrorContains(t, lost, "no message for 500ms")
+		require.ErrorContains(t, lost, "no message for 45s")
+		require.Equal(t, client.StallTimeout+client.FirstRetry, time.Since(start))
+	})
 }
 
 // TestFollowEndsWithItsContext yields the context's error, also while it waits to connect again.

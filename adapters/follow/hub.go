@@ -46,7 +46,6 @@ var (
 // Options replace the limits of the package where they are not zero.
 type Options struct {
 	Heartbeat    time.Duration
-	WriteTimeout time.Duration
 	MaxFollowers int
 }
 
@@ -78,9 +77,6 @@ var _ loop.Follower = (*Hub)(nil)
 func NewHub(store record.Store, o Options) *Hub {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = HeartbeatInterval
-	}
-	if o.WriteTimeout == 0 {
-		o.WriteTimeout = WriteTimeout
 	}
 	if o.MaxFollowers == 0 {
 		o.MaxFollowers = MaxFollowers

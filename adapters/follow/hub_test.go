@@ -45,12 +45,12 @@ func TestResumeWithoutGapOrDuplicate(t *testing.T) {
 			for n := range threads {
 				go func() {
 					rng := rand.New(rand.NewPCG(seed, uint64(100+n)))
-					for len(b.lines(threadN(n))) < entries {
+					for b.head(threadN(n)).Next() < entries {
 						if rng.IntN(3) == 0 {
 							b.hub.Streamed(threadN(n), text(1, 1, "x"))
 						}
 						time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond)
-						b.note(threadN(n), strings.Repeat("n", rng.IntN(3000)))
+						b.note(threadN(n), strings.Repeat("n", rng.IntN(300)))
 					}
 				}()
 			}
@@ -61,6 +61,12 @@ func TestResumeWithoutGapOrDuplicate(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (b *bed) head(id record.ThreadID) record.Head {
+	head, err := b.store.Head(context.Background(), id)
+	require.NoError(b.t, err)
+	return head
 }
 
 // followOnce follows until all entries are there or the dice break the connection: while a message is on its way
@@ -460,6 +466,19 @@ func TestMissingEntryIsDamage(t *testing.T) {
 	})
 	require.ErrorIs(t, err, errGap)
 	require.Equal(t, b.lines(threadN(1)), s.lines, "what is there was sent")
+
+	b.hub.store = holeStore{b.store}
+	f.next = 0
+	page, err := f.page(t.Context(), 2)
+	require.ErrorIs(t, err, errGap)
+	require.Len(t, page, 0)
+}
+
+// holeStore has lost the first entry.
+type holeStore struct{ record.Store }
+
+func (s holeStore) Entries(ctx context.Context, id record.ThreadID, from record.Seq) iter.Seq2[record.Entry, error] {
+	return s.Store.Entries(ctx, id, max(from, 1))
 }
 
 // TestTopicsAreForgotten leaves nothing behind of threads that nobody follows.

@@ -92,7 +92,7 @@ func (h *Hub) serveWebSocket(w http.ResponseWriter, r *http.Request, f *follower
 		}
 	}()
 	send := func(m message) error {
-		ctx, cancel := context.WithTimeout(ctx, h.options.WriteTimeout)
+		ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, m.data)
 	}
@@ -113,7 +113,7 @@ func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request, f *follower) {
 	stop := context.AfterFunc(h.forced, func() { rc.SetWriteDeadline(time.Now()) })
 	defer stop()
 	write := func(event []byte) error {
-		if err := rc.SetWriteDeadline(time.Now().Add(h.options.WriteTimeout)); err != nil {
+		if err := rc.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil {
 			return err
 		}
 		if _, err := w.Write(event); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -25,16 +26,20 @@ import (
 // serve serves the bed's first thread on loopback; the errors of Serve come as "class code".
 func (b *bed) serve() *httptest.Server {
 	b.t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(b.handler())
+	b.t.Cleanup(server.Close)
+	b.t.Cleanup(b.hub.Close)
+	return server
+}
+
+func (b *bed) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { b.ended <- r.URL.RawQuery }()
 		if err := b.hub.Serve(w, r, threadN(1)); err != nil {
 			f := fault.Find(err)
 			http.Error(w, f.Class.String()+" "+f.Code+" "+err.Error(), http.StatusTeapot)
 		}
-	}))
-	b.t.Cleanup(server.Close)
-	b.t.Cleanup(b.hub.Close)
-	return server
+	})
 }
 
 // events reads an SSE stream until it ends, or until enough says so.
@@ -183,36 +188,74 @@ func TestWebSocketClientSaysNothing(t *testing.T) {
 	require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err), "%v", err)
 }
 
-// TestClientThatDoesNotReadIsDropped sends more than the buffers of a connection hold. The client is cut off after the
-// write timeout while another one gets everything.
+// pipes is a listener in memory: its connections hold nothing, and time can be waited for without waiting.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	return ours, nil
+}
+
+// TestClientThatDoesNotReadIsDropped has a client that takes the beginning of its stream and then nothing. It is cut off
+// after the write timeout; another one gets everything without waiting for that.
 func TestClientThatDoesNotReadIsDropped(t *testing.T) {
 	for name, header := range map[string]string{
 		"sse": "", "websocket": "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, Options{WriteTimeout: time.Second})
-			b.create(threadN(1), 1)
-			server := b.serve()
-			raw, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
-			defer raw.Close()
-			_, err = io.WriteString(raw, "GET /?deltas=1 HTTP/1.1\r\nHost: h\r\n"+header+"\r\n")
-			require.NoError(t, err)
-			require.NoError(t, raw.(*net.TCPConn).SetReadBuffer(4<<10))
-			first := make([]byte, 12)
-			_, err = io.ReadFull(raw, first)
-			require.NoError(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, Options{})
+				b.create(threadN(1), 1)
+				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				server := &http.Server{Handler: b.handler()}
+				go server.Serve(p)
+				defer server.Close()
+				defer b.hub.Close()
 
-			reader, s := dial(t, server, ""), &seen{}
-			big := strings.Repeat("x", 128<<10)
-			const entries = 48
-			for range entries {
-				b.note(threadN(1), big)
-			}
-			for len(s.lines) < 1+entries {
-				require.NoError(t, s.read(t, reader))
-			}
-			require.Equal(t, "deltas=1", <-b.ended, "the stream of the silent client ends while the client is still there")
+				silent, err := p.dial(t.Context(), "", "")
+				require.NoError(t, err)
+				defer silent.Close()
+				_, err = io.WriteString(silent, "GET /?deltas=1 HTTP/1.1\r\nHost: h\r\n"+header+"\r\n")
+				require.NoError(t, err)
+				_, err = http.ReadResponse(bufio.NewReader(silent), nil)
+				require.NoError(t, err)
+
+				transport := &http.Transport{DialContext: p.dial}
+				defer transport.CloseIdleConnections()
+				reader, _, err := websocket.Dial(t.Context(), "ws://h/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
+				require.NoError(t, err)
+				defer reader.CloseNow()
+				s, start := &seen{}, time.Now()
+				for range 20 {
+					b.note(threadN(1), "entry")
+				}
+				for len(s.lines) < 21 {
+					require.NoError(t, s.read(t, reader))
+				}
+				require.Zero(t, time.Since(start), "nobody waits for the silent client")
+				go func() {
+					for s.read(t, reader) == nil {
+					}
+				}()
+				require.Equal(t, "deltas=1", <-b.ended, "the stream ends while its client is still there")
+				require.Equal(t, WriteTimeout, time.Since(start))
+			})
 		})
 	}
 }
