@@ -124,7 +124,7 @@ func newWAL(t *testing.T, appends, size int) *wal {
 
 	watched := syncwatch.New(w.disk, true)
 	s = openStore(t, "store", pebblestore.Options{FS: watched, Project: countEntries})
-	length := func() int { logs := watched.Synced(); return logs[len(logs)-1].Len() }
+	length := func() int { logs := watched.Synced(); return len(logs[len(logs)-1].Content) }
 	w.ends = []int{length()}
 	for i := range w.jobs {
 		require.NoError(t, w.m.run(s, w.jobs[i:i+1]))

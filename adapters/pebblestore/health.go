@@ -25,17 +25,17 @@ const retryPause = 20 * time.Millisecond
 // opening the store again.
 type health struct {
 	log     *slog.Logger
-	onFatal func(error) // nil after it was called
+	onFatal func(error) // may be nil
 
 	failed chan struct{} // closed with the first failure
+	dead   chan struct{} // closed with the first fatal one
 
 	mu    sync.Mutex // guards what follows
 	first error      // the first failure; nil while the store is well
-	fatal bool
 }
 
 func newHealth(log *slog.Logger, onFatal func(error)) *health {
-	return &health{log: log, onFatal: onFatal, failed: make(chan struct{})}
+	return &health{log: log, onFatal: onFatal, failed: make(chan struct{}), dead: make(chan struct{})}
 }
 
 // cause returns the first failure, or nil while the store is well.
@@ -55,10 +55,13 @@ func (h *health) failure() error {
 	}
 }
 
-func (h *health) isFatal() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fatal
+func (h *health) isDead() bool {
+	select {
+	case <-h.dead:
+		return true
+	default:
+		return false
+	}
 }
 
 // latch ends all writing because of cause.
@@ -82,15 +85,17 @@ func (h *health) die(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.latchLocked(cause)
-	h.fatal = true
+	if h.isDead() {
+		return
+	}
+	close(h.dead)
 	if h.onFatal != nil {
 		go h.onFatal(fmt.Errorf("%w: %w", record.ErrReadOnly, cause))
-		h.onFatal = nil
 	}
 }
 
-// guard runs call and then over with its error, also when Pebble ended the goroutine (see logger.Fatalf) or panicked, as
-// it does when it cannot rotate its log.
+// guard runs call and then over with its error, also when Pebble ended the goroutine (see logger.Fatalf) or panicked. In a
+// store that died, call may never return.
 func (h *health) guard(call func() error, over func(error)) {
 	var err error
 	returned := false
@@ -133,8 +138,8 @@ func (l logger) Infof(format string, args ...any) {
 
 func (l logger) Errorf(format string, args ...any) { l.write(slog.LevelWarn, format, args) }
 
-// Fatalf ends the goroutine, not the process: Pebble calls it when the log or the manifest could not be written and
-// must not go on. Deferred unlocks run, so that reading still works while the process comes to its end.
+// Fatalf ends the goroutine, not the process: Pebble calls it when the manifest could not be written and must not go on.
+// Deferred unlocks run, so that reading still works while the process comes to its end.
 func (l logger) Fatalf(format string, args ...any) {
 	l.health.die(fatal{text: fmt.Sprintf(format, args...), cause: firstError(args...)})
 	runtime.Goexit()

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -108,6 +109,9 @@ type Store struct {
 	queue    chan *write // closed when the last user left
 	gate     gate
 	threads  threads
+
+	closeOnce sync.Once
+	closeErr  error // guarded by closeOnce
 }
 
 var _ record.Store = (*Store)(nil)
@@ -139,19 +143,31 @@ func (s *Store) writable() error {
 	return s.health.failure()
 }
 
-// Close waits for readers and appends, at most CloseTimeout, and closes the store. After a fatal error it closes
-// nothing: the files and the lock stay with the process until it ends, because Pebble may still be writing.
+// Close waits for readers and writers, at most CloseTimeout, and closes the store. In a store that died it closes
+// nothing: the files and the lock stay with the process until it ends, because Pebble may still be writing. Closing
+// again returns the same.
 func (s *Store) Close() error {
-	if s.health.isFatal() {
-		s.gate.shut()
-		return fmt.Errorf("close store %s: %w", s.dir, s.health.failure())
+	s.closeOnce.Do(func() {
+		if err := s.close(); err != nil {
+			s.closeErr = fmt.Errorf("close store %s: %w", s.dir, err)
+		}
+	})
+	return s.closeErr
+}
+
+func (s *Store) close() error {
+	drained := s.gate.shut()
+	if s.health.isDead() {
+		return s.health.failure()
 	}
 	timeout := time.NewTimer(CloseTimeout)
 	defer timeout.Stop()
 	select {
-	case <-s.gate.shut():
+	case <-drained:
+	case <-s.health.dead:
+		return s.health.failure()
 	case <-timeout.C:
-		return fmt.Errorf("close store %s: still in use after %s: %w", s.dir, CloseTimeout, ErrTimeout)
+		return fmt.Errorf("still in use after %s: %w", CloseTimeout, ErrTimeout)
 	}
 	close(s.queue)
 	done := make(chan error, 1)
@@ -159,10 +175,12 @@ func (s *Store) Close() error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("close store %s: %w", s.dir, classify(err))
+			return classify(err)
 		}
 		return nil
+	case <-s.health.dead:
+		return s.health.failure()
 	case <-timeout.C:
-		return fmt.Errorf("close store %s: still writing after %s: %w", s.dir, CloseTimeout, ErrTimeout)
+		return fmt.Errorf("still writing after %s: %w", CloseTimeout, ErrTimeout)
 	}
 }

@@ -4,7 +4,6 @@
 package syncwatch
 
 import (
-	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -33,14 +32,20 @@ func (f *FS) Started() uint64 { return f.started.Load() }
 // and was acknowledged when Completed is not over n was acknowledged before its sync.
 func (f *FS) Completed() uint64 { return f.completed.Load() }
 
-// Synced returns, log by log in the order of their making, the bytes that a completed sync covers.
-func (f *FS) Synced() []*bytes.Reader {
+// Log is what was written to one write-ahead log.
+type Log struct {
+	Name    string
+	Content []byte // what a completed sync covers; empty unless the content is kept
+}
+
+// Synced returns the logs in the order of their making.
+func (f *FS) Synced() []Log {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []*bytes.Reader
+	var all []Log
 	for _, l := range f.logs {
 		l.mu.Lock()
-		all = append(all, bytes.NewReader(l.content[:l.synced:l.synced]))
+		all = append(all, Log{Name: l.name, Content: l.content[:l.synced:l.synced]})
 		l.mu.Unlock()
 	}
 	return all
@@ -65,7 +70,7 @@ func (f *FS) watch(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil || !isLog(name) {
 		return file, err
 	}
-	l := &log{File: file, fs: f}
+	l := &log{File: file, fs: f, name: name}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.logs = append(f.logs, l)
@@ -77,7 +82,8 @@ func isLog(name string) bool { return len(name) > 4 && name[len(name)-4:] == ".l
 // log is one write-ahead log. Pebble writes and syncs it from one goroutine.
 type log struct {
 	vfs.File
-	fs *FS
+	fs   *FS
+	name string
 
 	mu      sync.Mutex // guards what follows
 	content []byte
