@@ -58,8 +58,8 @@ type waiting struct {
 }
 
 // OpenHeads opens the file of heads at path, or makes it, and starts a background writer; onError hears its failures
-// and the heads that could not be signed, and must not call the Heads. A last line without a newline is trimmed; other damage is an error wrapping
-// [ErrHeadsDamaged], a file signed by another key one wrapping [ErrOtherKey].
+// and the heads that could not be signed, and must not call the Heads. A last line without a newline is trimmed; other
+// damage is an error wrapping [ErrHeadsDamaged], a file signed by another key one wrapping [ErrOtherKey].
 func OpenHeads(path string, key record.HeadSigner, onError func(error)) (*Heads, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -123,6 +123,9 @@ func (h *Heads) Add(thread record.ThreadID, at record.Head) {
 		}
 	}
 	h.waiting = append(h.waiting, waiting{thread, at})
+	if len(h.waiting) > 1 {
+		return // the writer knows
+	}
 	select {
 	case h.wake <- struct{}{}:
 	default:

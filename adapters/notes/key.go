@@ -142,10 +142,10 @@ func (k *Key) SignNote(text string) (string, error) {
 func (k *Key) VerifierKey() string { return k.verifier }
 
 // Format implements [fmt.Formatter]: every verb prints "[redacted]".
-func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, "[redacted]") }
+func (Key) Format(f fmt.State, _ rune) { io.WriteString(f, "[redacted]") }
 
 // MarshalText implements encoding.TextMarshaler in the same way, for slog and JSON.
-func (k *Key) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+func (Key) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
 
 // Opener checks the signatures of notes. The zero Opener is ready to use.
 type Opener struct{}
