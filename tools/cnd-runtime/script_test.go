@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"serve":   serveScript,   // start cnd-runtime serve [args] and wait until it is ready
-	"stop":    stopScript,    // SIGTERM, and it must exit 0
+	"drain":   drainScript,   // SIGTERM, and it must exit 0
 	"crash":   crashScript,   // SIGKILL
 	"exits":   exitsScript,   // exits CODE PROGRAM [args]: run it; it must exit with that code
 	"capture": captureScript, // capture NAME: put the line on stdout into a variable
@@ -110,7 +110,7 @@ func serveScript(ts *testscript.TestScript, _ bool, args []string) {
 
 func logFile(ts *testscript.TestScript) string { return filepath.Join(ts.Getenv("WORK"), "serve.log") }
 
-func stopScript(ts *testscript.TestScript, _ bool, _ []string) {
+func drainScript(ts *testscript.TestScript, _ bool, _ []string) {
 	b := bedOf(ts)
 	ts.Check(syscall.Kill(b.pid, syscall.SIGTERM))
 	if err := <-b.ended; err != nil {

@@ -67,7 +67,9 @@ func (r *remote) Interrupt(_ context.Context, _ record.ThreadID, command string)
 	return r.say("interrupt %s", command)
 }
 
-func (r *remote) Resume(context.Context, record.ThreadID) (loop.Receipt, error) { return r.say("resume") }
+func (r *remote) Resume(context.Context, record.ThreadID) (loop.Receipt, error) {
+	return r.say("resume")
+}
 
 func (r *remote) Answer(_ context.Context, _ record.ThreadID, call, verdict, reason string) (loop.Receipt, error) {
 	return r.say("answer %s %s %s", call, verdict, reason)

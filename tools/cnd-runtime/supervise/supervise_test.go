@@ -38,6 +38,9 @@ func TestKeepRestarts(t *testing.T) {
 	events, ended := keep(ctx, child(t, serving+`exec cat <&4`), nil)
 	first := <-events
 	require.Equal(t, Ready, first.State)
+	group, err := syscall.Getpgid(first.PID)
+	require.NoError(t, err)
+	require.Equal(t, first.PID, group, "Ctrl-C at the terminal must not reach it")
 	require.NoError(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	died := <-events
 	require.Equal(t, Event{Daemon: "child", State: Died, PID: first.PID, Why: "signal: killed", Delay: MinBackoff}, died)
