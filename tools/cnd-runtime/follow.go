@@ -17,7 +17,7 @@ func followCommand() *cli.Command {
 	return &cli.Command{
 		Name: "follow", Usage: "print what happens in a thread, from its start or after an entry, until interrupted", ArgsUsage: "THREAD",
 		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "after", Value: -1, Usage: "start after the entry `SEQ`"},
+			&cli.Int64Flag{Name: "after", Value: -1, HideDefault: true, Usage: "start after the entry `SEQ`"},
 			&cli.BoolFlag{Name: "deltas", Usage: "also print what streams before it is recorded"},
 			&cli.BoolFlag{Name: "until-idle", Usage: "end when the thread waits for a person"},
 		},

@@ -22,7 +22,7 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Usage: "serve the API and run threads, in the foreground, until SIGTERM",
 		Flags: append(addrFlags(),
-			&cli.IntFlag{Name: "min-free", Usage: "start no new turn with less than `MIB` of free disk space (default: 512)",
+			&cli.IntFlag{Name: "min-free", HideDefault: true, Usage: "start no new turn with less than `MIB` of free disk space (default: 512)",
 				Sources: cli.EnvVars(compose.EnvMinFree)},
 			lifecycle.ReadyFlag(), lifecycle.LifelineFlag()),
 		Action: serve,

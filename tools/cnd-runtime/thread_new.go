@@ -111,7 +111,7 @@ func send(ctx context.Context, c *cli.Command) error {
 	}
 	if c.Bool("follow") && receipt.State != loop.ReceiptSkipped {
 		// The turn that takes the message ends after it, or runs already.
-		return view{id: id, next: receipt.Seq, from: receipt.Seq, deltas: true, until: &turn.State{Open: true}}.print(ctx, c, api)
+		return view{id: id, next: receipt.Seq, from: receipt.Seq, deltas: !c.Bool("json"), until: &turn.State{Open: true}}.print(ctx, c, api)
 	}
 	return report(c, struct {
 		ID    string     `json:"id"`

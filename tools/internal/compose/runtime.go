@@ -181,17 +181,18 @@ func (r *Runtime) Start(ctx context.Context) {
 func (r *Runtime) recover(ctx context.Context) {
 	log := r.parts.Log
 	var busy []record.ThreadID
-	for s, err := range (threads{r.store}).Summaries(ctx, "") {
-		if err != nil && s.ID == "" {
+	for p, err := range r.store.Projections(ctx) {
+		if err != nil {
 			log.ErrorContext(ctx, "threads cannot be listed", slog.Any(logging.KeyErr, err))
 			break
 		}
+		s, err := summary(p)
 		switch {
-		case s.State == thread.StateForeign:
-		case s.State != thread.StateIdle || s.Queued > 0:
-			busy = append(busy, s.ID)
+		case p.Foreign:
+		case err != nil || s.State != thread.StateIdle || s.Queued > 0:
+			busy = append(busy, p.Thread)
 		default:
-			r.signHead(ctx, s.ID)
+			r.signHead(ctx, p.Thread)
 		}
 	}
 	if err := r.host.Recover(ctx, busy); err != nil && ctx.Err() == nil {
