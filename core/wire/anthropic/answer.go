@@ -146,6 +146,9 @@ func nativePiece(c *rawjson.Cursor) (p piece, id []byte) {
 	switch p.kind = kindOf(typ); {
 	case p.kind == "":
 		p.refuse("native block has no type", thread.RepairDropBlock, "")
+	case p.kind == kindToolUse && !rawjson.IsString(id):
+		p.kind = "" // a call that no result can name is none
+		p.refuse("call without an id", thread.RepairDropBlock, "")
 	case p.kind == kindText && isBlank(text):
 		p.refuse(blankText, thread.RepairDropBlock, "")
 	case p.kind == kindThinking && len(signature) <= len(`""`):

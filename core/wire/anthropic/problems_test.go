@@ -31,6 +31,7 @@ func TestProblems(t *testing.T) {
 		"no signature":     {nil, []thread.Raw{{JSON: json.RawMessage(`{"type":"thinking","thinking":"x"}`)}}, []string{"drop-block 0"}, `"stream"`},
 		"redacted":         {nil, []thread.Raw{{JSON: json.RawMessage(`{"type":"redacted_thinking","data":""}`)}}, []string{"drop-block 0"}, `"stream"`},
 		"no type":          {nil, []thread.Raw{{JSON: json.RawMessage(`{"text":"x"}`)}}, []string{"drop-block 0"}, `"stream"`},
+		"call without id":  {nil, []thread.Raw{{JSON: json.RawMessage(`{"type":"tool_use","id":7,"name":"x","input":{}}`)}}, []string{"drop-block 0"}, `"stream"`},
 		"half a block":     {nil, []thread.Raw{{Text: `{"type":"text","te`}}, []string{"drop-block 0"}, `"stream"`},
 		"no object":        {nil, []thread.Raw{{Text: `["type"]`}}, []string{"drop-block 0"}, `"stream"`},
 		"nothing at all":   {nil, []thread.Raw{{}}, []string{"drop-block 0"}, `"stream"`},
