@@ -37,15 +37,15 @@ fi
 : >errors
 : >hashed
 : >base64
-torn=0
+: >at-end
 if [ -n "$(tail -c 1 "$in")" ]; then
-	torn=1
 	echo "$(($(wc -l <"$in") + 1)) no newline at the end" >>errors
 fi
 
 # First pass: everything but the hashes. What is to be hashed or decoded goes to files of its own; "hashed" lists
-# line, expected digest, file and what it is; "base64" lists line and file.
-awk -v torn="$torn" '
+# line, expected digest, file and what it is; "base64" lists line and file; "at-end" holds what is wrong if the whole
+# record was read.
+awk '
 function bad(why) {
 	if (!failed) print NR, why >>"errors"
 	failed = 1
@@ -218,11 +218,9 @@ function head(   thread, seq, hash, prev, text, name, signature) {
 }
 END {
 	if (NR == 0) print "0 not a record: it is empty" >>"errors"
-	else if (!failed && !torn) {
-		for (n in open_by) print open_line[n], "no entry.erased names it" >>"errors"
-		if (lines > 0) print NR, "blob lines that no entry lists" >>"errors"
-		if (!signed) print NR, "no signed head at the end" >>"errors"
-	}
+	for (n in open_by) print open_line[n], "no entry.erased names it" >>"at-end"
+	if (lines > 0) print NR, "blob lines that no entry lists" >>"at-end"
+	if (!signed) print NR, "no signed head at the end" >>"at-end"
 	print entries + 0, last_thread, last_seq, last_hash >"head"
 }' "$in"
 
@@ -236,8 +234,10 @@ done <base64
 # Second pass: all hashes, with as few processes as there can be.
 cut -d ' ' -f 3 hashed | xargs $sha 2>/dev/null >sums || :
 awk 'NR == FNR { sum[$2] = $1; next }
-	sum[$3] != $2 { print $1, $4, $5, $6, "does not have its hash" }' sums hashed >>errors
+	sum[$3] != $2 { what = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ /, "", what); print $1, "wrong hash of " what }' sums hashed >>errors
 
+# What only the end shows counts when nothing else is wrong.
+[ -s errors ] || cp at-end errors
 if [ -s errors ]; then
 	first=$(sort -n errors | head -n 1)
 	case $first in

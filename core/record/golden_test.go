@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 )
@@ -51,8 +52,9 @@ func TestGolden(t *testing.T) {
 				require.Equal(t, string(want[i]), string(got[i]), lineName(i+1))
 			}
 
-			r, err := record.VerifyExport(bytes.NewReader(golden), record.VerifyOptions{Opener: signer}, nil)
-			require.NoError(t, err)
+			var state loop.State
+			r, err := record.VerifyExport(bytes.NewReader(golden), record.VerifyOptions{Opener: signer}, state.Apply)
+			require.NoError(t, err, "it verifies, and the loop could go on from it")
 			require.Equal(t, signer.VerifierKey(), r.Key)
 			require.Zero(t, r.Unanchored)
 		})

@@ -15,32 +15,36 @@ import (
 
 // TestLineReader reads lines of every length around the sizes of the buffer, in pieces of every kind.
 func TestLineReader(t *testing.T) {
-	var want []string
-	for _, n := range []int{0, 1, 8<<10 - 2, 8<<10 - 1, 8 << 10, 8<<10 + 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000, 0, 3} {
-		want = append(want, strings.Repeat("x", n))
+	small := []int{0, 1, 8<<10 - 2, 8<<10 - 1, 8 << 10, 8<<10 + 1, 0, 3}
+	all := append([]int{64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000}, small...)
+	readLines(t, all, func(r io.Reader) io.Reader { return r })
+	readLines(t, all, iotest.HalfReader)
+	readLines(t, all, iotest.DataErrReader)
+	readLines(t, small, iotest.OneByteReader)
+}
+
+// readLines reads lines of those lengths.
+func readLines(t *testing.T, lengths []int, wrap func(io.Reader) io.Reader) {
+	t.Helper()
+	var text strings.Builder
+	for _, n := range lengths {
+		text.WriteString(strings.Repeat("x", n) + "\n")
 	}
-	text := strings.Join(want, "\n") + "\n"
-	for name, r := range map[string]io.Reader{
-		"whole":      strings.NewReader(text),
-		"halves":     iotest.HalfReader(strings.NewReader(text)),
-		"with error": iotest.DataErrReader(strings.NewReader(text)),
-		"one byte":   iotest.OneByteReader(strings.NewReader(text)),
-	} {
-		l := record.NewLineReader(r)
-		offset := int64(0)
-		for i, line := range want {
-			require.Equal(t, offset, l.Offset(), name)
-			got, err := l.Next()
-			require.NoError(t, err, name)
-			require.True(t, string(got) == line, "%s: line %d has %d bytes, want %d", name, i, len(got), len(line))
-			offset += int64(len(line)) + 1
-		}
-		for range 2 {
-			_, err := l.Next()
-			require.Equal(t, io.EOF, err, name)
-		}
-		require.Equal(t, int64(len(text)), l.Offset())
+	l := record.NewLineReader(wrap(strings.NewReader(text.String())))
+	offset := int64(0)
+	for _, n := range lengths {
+		require.Equal(t, offset, l.Offset())
+		got, err := l.Next()
+		require.NoError(t, err)
+		require.Equal(t, n, len(got))
+		require.Equal(t, n, bytes.Count(got, []byte("x")))
+		offset += int64(n) + 1
 	}
+	for range 2 {
+		_, err := l.Next()
+		require.Equal(t, io.EOF, err)
+	}
+	require.Equal(t, int64(text.Len()), l.Offset())
 }
 
 func TestLineReaderEnds(t *testing.T) {

@@ -47,10 +47,10 @@ func newStory(t *testing.T, title string) *story {
 	s.id = record.ThreadID(s.newID(record.PrefixThread))
 	s.add(record.ThreadCreated, thread.Created{
 		Title: title, Cwd: "/home/ada/engine", Engine: "loop", Isolation: "none", Allow: []string{"bash"},
-		HeadKey: signer.VerifierKey(), CreatedBy: "owner",
+		Resume: thread.ResumeAuto, HeadKey: signer.VerifierKey(), CreatedBy: "owner",
 	})
-	s.engine(thread.EngineReopened)
-	s.epoch("created")
+	s.engine(thread.EngineCreated)
+	s.epoch(thread.EpochCreated)
 	return s
 }
 
