@@ -12,6 +12,7 @@ import (
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/fingerprint"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/core/replay"
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/core/wire"
 	"condensate.dev/cnd/core/wire/builder"
@@ -72,7 +73,7 @@ func (m *machine) prepare(ctx context.Context, p *Prepare) ([]Draft, error) {
 	if again := p.Again; again != nil {
 		if prepared.Fingerprint != again.Fingerprint {
 			m.body = nil // it was closed where the record has no request
-			return drifted(m.state.Turn, again, prepared), nil
+			return drifted(m.state.Turn, again, prepared, replay.Drift(ctx, source{m}, again.Seq, whole)), nil
 		}
 		prepared.Attempt, prepared.First = again.Attempt+1, again.first()
 	}
@@ -81,10 +82,10 @@ func (m *machine) prepare(ctx context.Context, p *Prepare) ([]Draft, error) {
 }
 
 // drifted refuses to send a request whose bytes are not the recorded ones.
-func drifted(t *Turn, recorded *Prepared, rebuilt thread.RequestPrepared) []Draft {
+func drifted(t *Turn, recorded *Prepared, rebuilt thread.RequestPrepared, where string) []Draft {
 	return wait(t, thread.TurnWaiting{Reason: thread.WaitResume, Detail: fmt.Sprintf(
-		"request %d cannot be sent again: recorded fingerprint %s (%d bytes), rebuilt %s (%d bytes); see cnd-replay requests",
-		recorded.first(), recorded.Fingerprint, recorded.BodyBytes, rebuilt.Fingerprint, rebuilt.BodyBytes)}).Append
+		"request %d cannot be sent again: recorded fingerprint %s (%d bytes), rebuilt %s (%d bytes); %s",
+		recorded.first(), recorded.Fingerprint, recorded.BodyBytes, rebuilt.Fingerprint, rebuilt.BodyBytes, where)}).Append
 }
 
 // repair records how the history is rendered from here on. What was sent before cannot change within its epoch.

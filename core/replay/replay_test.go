@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -375,4 +376,26 @@ func TestDiff(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, d.Entry.KindA)
 	require.Equal(t, "b", d.Request.OnlyIn)
+}
+
+// When a resend is refused the person learns where: exactly if the record still gives the recorded bytes, else not
+// before which byte.
+func TestDrift(t *testing.T) {
+	th := wiretest.New(t)
+	th.Begin(wiretest.Epoch())
+	turns(th, 1)
+	th.Message(wiretest.Text("one two"))
+	e := th.Request()
+	now := bytes.Replace(th.Bodies[e.Seq], []byte("one two"), []byte("one 2wo"), 1)
+	at := bytes.Index(now, []byte("2wo"))
+	got := replay.Drift(t.Context(), th, e.Seq, now)
+	require.Contains(t, got, fmt.Sprintf("the first byte that differs is %d: recorded ", at))
+	require.Contains(t, got, "one two")
+	require.Contains(t, got, "one 2wo")
+
+	th, seq := forged(t, 1, func(p *thread.RequestPrepared) { p.Fingerprint = "other" })
+	got = replay.Drift(t.Context(), th, seq, th.Bodies[seq])
+	require.Regexp(t, `^the first byte that differs is not before \d+, where the rebuilt body has "`, got)
+
+	require.Equal(t, "where they differ is not known: entry 0 is thread.created: no such request", replay.Drift(t.Context(), th, 0, now))
 }
