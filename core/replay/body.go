@@ -38,8 +38,8 @@ func Body(ctx context.Context, src Source, seq record.Seq, w io.Writer) error {
 	return err
 }
 
-// Rebuild writes the bytes that the entries give for the request at seq, whether or not they are the recorded ones.
-func Rebuild(ctx context.Context, src Source, seq record.Seq, w io.Writer) error {
+// rebuildAt writes the bytes that the entries give for the request at seq, whether or not they are the recorded ones.
+func rebuildAt(ctx context.Context, src Source, seq record.Seq, w io.Writer) error {
 	recorded, err := preparedAt(ctx, src, seq)
 	if err != nil {
 		return err

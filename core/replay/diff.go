@@ -145,6 +145,6 @@ func diffBodies(ctx context.Context, a, b Source, seqA, seqB record.Seq) (*Reque
 
 func bodyReader(ctx context.Context, src Source, seq record.Seq) *io.PipeReader {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(Rebuild(ctx, src, seq, w)) }()
+	go func() { w.CloseWithError(rebuildAt(ctx, src, seq, w)) }()
 	return r
 }

@@ -26,16 +26,6 @@ func Fields(b []byte, f func(key, value []byte)) error {
 	return c.End()
 }
 
-// Elements calls f with the bytes of each element of the array b, in order. No bytes and null are an empty array.
-func Elements(b []byte, f func(value []byte)) error {
-	if len(b) == 0 {
-		return nil
-	}
-	c := NewCursor(b)
-	c.Elements(func() { f(c.Value()) })
-	return c.End()
-}
-
 // Cursor walks through a document once, from its front to its end. After a failure it reads nothing more.
 type Cursor struct {
 	b      []byte
