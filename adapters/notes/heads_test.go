@@ -128,6 +128,9 @@ func TestHeadsTorn(t *testing.T) {
 		require.True(t, bytes.HasPrefix(after, bytes.Join(bytes.SplitAfter(text, []byte("\n"))[:whole], nil)))
 		if length%50 == 0 {
 			require.Equal(t, whole+1, bytes.Count(after, []byte("\n")))
+			newest, err = Newest(path, thread)
+			require.NoError(t, err)
+			require.Equal(t, at(100), newest.Place())
 		}
 	}
 }
@@ -381,6 +384,17 @@ func TestKeyFile(t *testing.T) {
 		require.NotContains(t, printed, secret)
 		require.Contains(t, printed, "[redacted]")
 	}
+}
+
+// TestKeyIsNeverReplaced shows that a key that another process made in the meantime wins.
+func TestKeyIsNeverReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.key")
+	first, err := LoadOrCreateKey(path, rand.NewChaCha8([32]byte{1}))
+	require.NoError(t, err)
+	require.ErrorIs(t, createKey(path, rand.NewChaCha8([32]byte{2})), os.ErrExist)
+	again, err := LoadOrCreateKey(path, rand.NewChaCha8([32]byte{2}))
+	require.NoError(t, err)
+	require.Equal(t, first.VerifierKey(), again.VerifierKey())
 }
 
 func TestKeyFileRefused(t *testing.T) {

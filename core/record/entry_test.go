@@ -128,6 +128,20 @@ func TestParseOneForm(t *testing.T) {
 	}
 }
 
+// TestParseLimit shows that a line is bounded also when no reader of lines stands before.
+func TestParseLimit(t *testing.T) {
+	good := string(seal(t, record.Head{}, record.ThreadCreated, `{"a":""}`).Line)
+	for over := range 2 {
+		text := strings.Repeat("x", record.MaxLine-len(good)-1+over)
+		_, err := record.Parse([]byte(rehash(strings.Replace(good, `{"a":"`, `{"a":"`+text, 1))))
+		if over == 0 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, record.ErrInvalidEntry)
+		}
+	}
+}
+
 // TestParseErased shows what is refused of a line without salt and body.
 func TestParseErased(t *testing.T) {
 	e := seal(t, seal(t, record.Head{}, record.ThreadCreated, `{}`).Head(), record.MessageAccepted, `{"a":1}`)
