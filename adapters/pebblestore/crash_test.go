@@ -21,6 +21,7 @@ import (
 
 // TestPowerFailure cuts the power after every append and keeps none, some or all of what was not synced.
 func TestPowerFailure(t *testing.T) {
+	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	s := openStore(t, "store", pebblestore.Options{FS: disk, Project: countEntries})
 	m := newModel()
@@ -36,6 +37,7 @@ func TestPowerFailure(t *testing.T) {
 
 // TestPowerFailureUnderLoad cuts the power while many threads append, so that batches are on their way.
 func TestPowerFailureUnderLoad(t *testing.T) {
+	t.Parallel()
 	disk := vfs.NewCrashableMem()
 	s := openStore(t, "store", pebblestore.Options{FS: disk, Project: countEntries})
 	m := newModel()
@@ -197,6 +199,7 @@ func (w *wal) lengths() []int {
 
 // TestTornLog cuts the log, as a write that did not reach the disk does: exactly the appends below the cut are there.
 func TestTornLog(t *testing.T) {
+	t.Parallel()
 	w := newWAL(t, 12, 400)
 	for _, length := range w.lengths() {
 		w.with(t, w.data[:length], func(s *pebblestore.Store, err error) {
@@ -209,6 +212,7 @@ func TestTornLog(t *testing.T) {
 // TestTornLogWithTail fills the place behind the cut with zeros, with random bytes, and with what a recycled file
 // holds there. Never is there an entry more than was written, or one less than lies below the cut.
 func TestTornLogWithTail(t *testing.T) {
+	t.Parallel()
 	w := newWAL(t, 12, 400)
 	require.Greater(t, len(w.old), len(w.data))
 	tails := map[string]func(tail []byte, at int){
@@ -244,6 +248,7 @@ func TestTornLogWithTail(t *testing.T) {
 // Pebble takes it for a torn write, what is left is exactly the record up to there, and only a signed head shows that
 // there was more.
 func TestSectorHoles(t *testing.T) {
+	t.Parallel()
 	w := newWAL(t, 12, 2400)
 	rng := rand.New(rand.NewPCG(3, 3))
 	last := len(w.jobs) - 1

@@ -19,7 +19,7 @@ import (
 
 // retryPause is how long Pebble is held after an error of its background work: it tries a failed flush again at once
 // and for ever, and would keep a core busy for as long as the disk is full.
-const retryPause = 20 * time.Millisecond
+const retryPause = 100 * time.Millisecond
 
 // health remembers the first failure of a store. It never forgets: a disk that failed once has to be verified by
 // opening the store again.

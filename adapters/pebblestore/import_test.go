@@ -271,6 +271,7 @@ func requireEmpty(t *testing.T, s *pebblestore.Store) {
 // TestInterruptedImport fails every operation of the disk in turn, and cuts the power after every entry: what was
 // imported in part cannot be seen, is swept from the files, and can be imported again.
 func TestInterruptedImport(t *testing.T) {
+	t.Parallel()
 	o := newOrigin()
 	_, fork, _ := o.family(t)
 	file := o.export(t, fork.ID)

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +38,7 @@ type step func(db *pebble.DB, b *pebble.Batch) error
 var steps []step
 
 // Open opens the store in dir and, unless Options.ReadOnly, makes it when there is none. It waits Options.LockWait
-// for another process to let go. When the disk fails, the lock stays with the process, which should end. Failures:
+// for another process to let go. When the disk fails, the lock may stay with the process, which should end. Failures:
 // ErrLocked, ErrNewer, ErrOlder, ErrNoStore, record.ErrDamaged, ErrDiskLow, ErrIO.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := open(dir, o, steps)
@@ -85,10 +86,19 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 	}, func(err error) { done <- err })
 	select {
 	case err = <-done:
-	case <-s.health.failed: // Pebble would wait for ever for a flush that cannot succeed
+	case <-s.health.failed: // Pebble waits for ever for a flush that cannot succeed
+		go func() {
+			if <-done == nil {
+				s.abandon()
+			}
+		}()
+		return nil, s.health.cause()
 	}
 	if cause := s.health.cause(); cause != nil {
-		return nil, cause // the lock stays: see Close
+		if err == nil {
+			s.abandon()
+		}
+		return nil, cause
 	}
 	if err != nil {
 		if errors.Is(err, pebble.ErrDBDoesNotExist) {
@@ -101,6 +111,13 @@ func open(dir string, o Options, steps []step) (*Store, error) {
 	}
 	go s.commitAll()
 	return s, nil
+}
+
+// abandon closes a store that failed while it was opened. Where it cannot be closed, the lock stays with the process.
+func (s *Store) abandon() {
+	if err := s.Close(); err != nil {
+		s.health.log.LogAttrs(context.Background(), slog.LevelError, "store stays locked", slog.Any("err", err))
+	}
 }
 
 // prepare checks the layout of the opened store, brings it up to date and removes what an interrupted import left.
