@@ -59,6 +59,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("CONDENSATE_RUNTIME_ADDR", "127.0.0.1:0")
 	env.Setenv("CONDENSATE_SIM_ADDR", sim.Listener.Addr().String())
 	env.Setenv("CONDENSATE_MIN_FREE", "1")
+	env.Setenv("GORACE", "atexit_sleep_ms=0") // else each of hundreds of processes sleeps for a second at its end
 	env.Values[bedKey{}] = &bed{sim: sim.Listener.Addr().String()}
 	return os.MkdirAll(filepath.Join(env.WorkDir, "w"), 0o700)
 }
@@ -66,7 +67,7 @@ func setup(env *testscript.Env) error {
 // passed are the variables that a runtime of a script gets.
 var passed = []string{
 	"PATH", "HOME", "TMPDIR", "CONDENSATE_CONFIG_DIR", "CONDENSATE_DATA_DIR", "CONDENSATE_RUNTIME_ADDR", "CONDENSATE_SIM_ADDR",
-	"CONDENSATE_MIN_FREE", "ANTHROPIC_API_KEY",
+	"CONDENSATE_MIN_FREE", "ANTHROPIC_API_KEY", "GORACE",
 }
 
 // bedKey is where a script keeps its bed.
