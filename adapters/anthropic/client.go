@@ -145,7 +145,7 @@ func (c *Client) exchange(ctx context.Context, cancel context.CancelCauseFunc, r
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
 		failure := a.broken(causeOfStatus(resp.StatusCode), describe(resp.StatusCode, text))
-		failure.RetryAt = retryAt(resp.Header, c.options.Now())
+		failure.RetryAt = retryAt(failure.Cause, resp.Header, c.options.Now())
 		return failure
 	}
 	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != "text/event-stream" {
@@ -169,7 +169,7 @@ func (c *Client) stream(ctx context.Context, body io.Reader, header http.Header,
 		return nil
 	case errors.As(err, &said):
 		failure := a.broken(said.cause(), said.Error())
-		failure.RetryAt = retryAt(header, c.options.Now())
+		failure.RetryAt = retryAt(failure.Cause, header, c.options.Now())
 		return failure
 	case errors.Is(err, errMalformed):
 		return a.broken(thread.CauseMalformed, err.Error())

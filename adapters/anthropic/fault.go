@@ -90,9 +90,10 @@ func sentence(text, key string) string {
 	return text
 }
 
-// retryAt returns when the provider wants to be asked again, or the zero time. Retry-After wins; else it is the latest
-// reset among the limits that are used up.
-func retryAt(h http.Header, now time.Time) time.Time {
+// retryAt returns when the provider wants to be asked again, or the zero time. Retry-After wins; else, after
+// thread.CauseRateLimited only, it is the latest reset among the limits that are used up. Resets stand in every answer
+// and say nothing about another failure.
+func retryAt(cause string, h http.Header, now time.Time) time.Time {
 	if v := h.Get("Retry-After"); v != "" {
 		if seconds, err := strconv.ParseFloat(v, 64); err == nil && seconds >= 0 && seconds < maxRetryAfter.Seconds() {
 			return now.Add(time.Duration(seconds * float64(time.Second)))
@@ -100,6 +101,9 @@ func retryAt(h http.Header, now time.Time) time.Time {
 		if t, err := http.ParseTime(v); err == nil {
 			return t
 		}
+	}
+	if cause != thread.CauseRateLimited {
+		return time.Time{}
 	}
 	if t, ok := resetTime(h.Get("Anthropic-Ratelimit-Unified-Reset")); ok { // names the one that counts
 		return t
