@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 var (
@@ -54,7 +55,7 @@ func (f folder) resolve(name string) (string, error) {
 	for existing := name; ; existing = filepath.Dir(existing) {
 		real, err := filepath.EvalSymlinks(existing)
 		if err == nil {
-			return filepath.Join(real, missing), nil
+			return recordable(filepath.Join(real, missing))
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("%s: %s", name, reason(err))
@@ -64,6 +65,14 @@ func (f folder) resolve(name string) (string, error) {
 		}
 		missing = filepath.Join(filepath.Base(existing), missing)
 	}
+}
+
+// recordable refuses a path that a record cannot hold as it is: an approval of it would never be found again.
+func recordable(path string) (string, error) {
+	if !utf8.ValidString(path) {
+		return "", fmt.Errorf("%s: the path is not UTF-8", valid(path))
+	}
+	return path, nil
 }
 
 // show returns how results name a path: relative inside the thread's folder, absolute elsewhere.

@@ -43,6 +43,10 @@ func TestPlannedPaths(t *testing.T) {
 	require.Contains(t, b.failure("write", map[string]string{"path": "dangling", "content": ""}), "does not exist")
 	require.Contains(t, b.failure("write", map[string]string{"path": "dangling/x", "content": ""}), "does not exist")
 	require.True(t, b.do("read", readInput{Path: "loop"}).IsError)
+	if os.Mkdir(b.path("\xff"), 0o755) == nil { // no name for a record, which an approval would have to find again
+		b.link("\xff", "alias")
+		require.Contains(t, b.failure("read", readInput{Path: "alias/x"}), "not UTF-8")
+	}
 
 	b.link(b.cwd, filepath.Join(outside, "alias"))
 	b.cwd = filepath.Join(outside, "alias") // a folder that is itself named through a link
