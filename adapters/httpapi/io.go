@@ -62,11 +62,6 @@ func setReadDeadline(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
 }
 
-// clearReadDeadline is called when the body has ended: from then on the deadline would end the request's context.
-func clearReadDeadline(w http.ResponseWriter) {
-	http.NewResponseController(w).SetReadDeadline(time.Time{})
-}
-
 // checkType refuses a body of another media type than want, and any that is compressed.
 func checkType(r *http.Request, want string) error {
 	given, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
