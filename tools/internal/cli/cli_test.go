@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -99,4 +101,14 @@ func TestCanceled(t *testing.T) {
 		return fmt.Errorf("wait: %w", ctx.Err())
 	}}
 	require.Equal(t, 130, Run(ctx, root, []string{"cnd-x"}, nil, &bytes.Buffer{}, &stderr))
+}
+
+// The documented table of exit codes is the one in the code.
+func TestExitCodesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/CLI.md")
+	require.NoError(t, err)
+	for class, code := range exitByClass {
+		row := regexp.MustCompile(fmt.Sprintf("(?m)^\\| %d \\|.*`%s`", code, class))
+		require.Regexp(t, row, string(doc), "class %s, code %d", class, code)
+	}
 }
