@@ -246,29 +246,52 @@ func TestVerifyIsFlat(t *testing.T) {
 	require.Less(t, most, uint64(32<<20))
 }
 
-// FuzzExport shows that what verifies is in its one form: writing it again from what was read gives the same bytes.
+// FuzzExport shows that what verifies is in its one form: writing it again from what was read gives the same bytes. The
+// fuzzer cannot guess a hash, so its entries get the hashes that they should have.
 func FuzzExport(f *testing.F) {
-	for name := range goldens {
-		f.Add(golden(f, name), true)
-		f.Add(golden(f, name), false)
+	w := recordtest.NewWriter(1)
+	a := record.NewBlob([]byte("a"))
+	start := w.Start(f, 2)
+	with := w.Seal(f, record.ToolFinished, recordtest.Listing(a), a)
+	fork, forked := w.Fork(f, 2)
+	erased := fork.Seal(f, record.EntryErased, fmt.Sprintf(`{"seq":1,"hash":"%s","by":9,"reason":""}`, start[1].Hash))
+	head, err := record.SignHead(signer, fork.ID, fork.Head, record.Digest{})
+	require.NoError(f, err)
+	all := [][]byte{start[0].Line, start[1].Erase(9).Line, a.AppendLine(nil), with.Line, forked.Line, erased.Line, head.AppendLine(nil)}
+	for n := range len(all) + 1 {
+		f.Add(bytes.Join(all[:n], []byte("\n")))
 	}
-	f.Fuzz(func(t *testing.T, export []byte, signed bool) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		export := rechain(text)
 		var again []byte
-		r, err := record.VerifyExport(bytes.NewReader(export), record.VerifyOptions{Opener: signer, Unsigned: !signed, KeepBlobs: true}, func(e record.Entry) error {
+		r, err := record.VerifyExport(bytes.NewReader(export), record.VerifyOptions{Unsigned: true, KeepBlobs: true}, func(e record.Entry) error {
 			for _, b := range e.Blobs {
 				again = append(b.AppendLine(again), '\n')
 			}
 			again = append(append(again, e.Line...), '\n')
 			return nil
 		})
-		if err != nil {
-			return
+		if err != nil || r.Signed != nil {
+			return // a head names a hash: forgeries try those
 		}
-		if r.Signed != nil {
-			again = append(r.Signed.AppendLine(again), '\n')
-		}
-		if signed && !bytes.Equal(again, export) {
+		if !bytes.Equal(again, export) {
 			t.Fatalf("accepted\n%s\nwhich is\n%s", export, again)
 		}
 	})
+}
+
+// rechain gives every line that looks like an entry the prev, sum and hash that it should have, and each line an end.
+func rechain(text []byte) (export []byte) {
+	prev := strings.Repeat("0", 64)
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if at := strings.Index(line, `"prev":"`) + 8; at > 8 && len(line) >= at+64 && !strings.HasPrefix(line, `{"v":0,"head"`) {
+			line = rehash(line[:at] + prev + line[at+64:])
+			if _, rest, ok := strings.Cut(line, `,"hash":"`); ok && len(rest) >= 64 {
+				prev = rest[:64]
+			}
+		}
+		export = append(append(export, line...), '\n')
+	}
+	return export
 }
