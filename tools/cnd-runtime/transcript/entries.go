@@ -65,7 +65,7 @@ func (p *Printer) answerFinished(b thread.AnswerFinished) {
 	for _, block := range b.View {
 		switch block.Type {
 		case "tool_call":
-			p.calls[block.Call] = call(block)
+			p.calls[block.Call] = block
 		case "text":
 			if !streamed && block.Text+block.Blob != "" {
 				p.line(text(block))
@@ -124,7 +124,11 @@ func (p *Printer) policyDecided(b thread.PolicyDecided) {
 
 func (p *Printer) approvalAsked(b thread.ApprovalAsked) {
 	p.endLive()
-	p.line(fmt.Sprintf("! %s waits for approval: %s", b.Call, p.describe(b.Call, b.Reason)))
+	question := oneLine(b.Reason)
+	if asked, ok := p.calls[b.Call]; ok {
+		question = Question(asked)
+	}
+	p.line(fmt.Sprintf("! %s waits for approval: %s", b.Call, question))
 }
 
 func (p *Printer) approvalAnswered(b thread.ApprovalAnswered) {
@@ -185,9 +189,9 @@ func (p *Printer) incidentSeen(b thread.IncidentSeen) {
 }
 
 // describe returns what a call does, or fallback when the answer that asked for it was not seen.
-func (p *Printer) describe(call, fallback string) string {
-	if d := p.calls[call]; d != "" {
-		return d
+func (p *Printer) describe(id, fallback string) string {
+	if b, ok := p.calls[id]; ok {
+		return call(b)
 	}
 	return oneLine(fallback)
 }

@@ -6,6 +6,7 @@
 //	* read main.go            a tool call, when it starts
 //	  | package main          what it gave back, shortened
 //	! 12.0 waits for approval: bash go test ./...
+//	!   ./internal/...        the whole call, however long, since somebody must decide about it
 //	- turn interrupted        anything else that a person should know
 //
 // It shows no control characters: text of models and tools cannot command the terminal.
@@ -28,7 +29,7 @@ type Printer struct {
 	w        io.Writer
 	accepted map[string]thread.MessageAccepted // messages that no request holds yet, by id
 	typed    map[string]bool                   // ids of messages that the person sees already
-	calls    map[string]string                 // what a call does, by call id
+	calls    map[string]thread.Block           // calls that have not ended, by call id
 	live     live
 	open     bool   // the last line has no newline yet
 	prompt   string // stands alone on the last line
@@ -47,14 +48,20 @@ type place struct{ kind, call string }
 
 // New returns a printer that writes to w.
 func New(w io.Writer) *Printer {
-	return &Printer{w: w, accepted: map[string]thread.MessageAccepted{}, typed: map[string]bool{}, calls: map[string]string{}}
+	return &Printer{w: w, accepted: map[string]thread.MessageAccepted{}, typed: map[string]bool{}, calls: map[string]thread.Block{}}
 }
 
 // Typed says that the person typed the message with that id here, so that it is not shown again.
 func (p *Printer) Typed(id string) { p.typed[id] = true }
 
-// Call returns what the call with that id does, as one line; its id when nothing is known of it.
-func (p *Printer) Call(id string) string { return p.describe(id, id) }
+// Call returns the id of a call and the start of what it does, as one line; the id alone when nothing is known of it.
+// The whole of it stands where the approval was asked.
+func (p *Printer) Call(id string) string {
+	if b, ok := p.calls[id]; ok {
+		return id + ": " + call(b)
+	}
+	return oneLine(id)
+}
 
 // Note prints a line that is not part of the thread.
 func (p *Printer) Note(format string, args ...any) { p.line("- " + fmt.Sprintf(format, args...)) }

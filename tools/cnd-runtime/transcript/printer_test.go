@@ -79,7 +79,8 @@ func TestEntries(t *testing.T) {
 > fix it
 > please
 I look.
-! 3.0 waits for approval: bash ls⏎id
+! 3.0 waits for approval: bash ls
+!   id
 - 3.0 approved by owner
 * bash ls⏎id
   | 1

@@ -44,7 +44,7 @@ func oneLine(s string) string {
 func call(b thread.Block) string {
 	var input map[string]json.RawMessage
 	if json.Unmarshal(b.Input, &input) == nil {
-		for _, key := range []string{"command", "path", "file_path", "pattern"} {
+		for _, key := range leading {
 			var value string
 			if json.Unmarshal(input[key], &value) == nil {
 				return b.Name + " " + oneLine(value)
