@@ -52,6 +52,18 @@ func TestGlob(t *testing.T) {
 	require.Equal(t, "many/0999", lines[MaxFound-1])
 }
 
+// TestClosed: glob and grep over a folder do not show what is in a closed one below it.
+func TestClosed(t *testing.T) {
+	b := newBench(t)
+	b.put("open/key", "secret\n")
+	b.put("config/own/key", "secret\n")
+	b.tools.closed = []string{b.path("Config/own")}
+	require.Equal(t, "open/key\n", b.text("glob", globInput{Pattern: "**/key"}))
+	require.Equal(t, "open/key\n", b.text("glob", globInput{Pattern: b.cwd + "/**/key"}))
+	require.Equal(t, "open/key:1:secret\n", b.text("grep", grepInput{Pattern: "secret"}))
+	require.Contains(t, b.text("grep", grepInput{Pattern: "secret", Path: "config"}), "no line matches")
+}
+
 func TestGrep(t *testing.T) {
 	b := newBench(t)
 	b.tree()

@@ -54,7 +54,7 @@ func glob(ctx context.Context, f folder, path string, input globInput) (loop.Res
 	folders := !strings.Contains(below, "**")
 	found := 0
 	var out strings.Builder
-	seen, err := walk(ctx, root, p, func(name string, d fs.DirEntry) bool {
+	seen, err := f.walk(ctx, path, root, p, func(name string, d fs.DirEntry) bool {
 		if d.IsDir() && !folders || !p.matches(name) {
 			return true
 		}

@@ -132,7 +132,7 @@ func (s *search) search(ctx context.Context, at string) (look, error) {
 		return look{}, err
 	}
 	defer root.Close()
-	return walk(ctx, root, s.files, func(name string, d fs.DirEntry) bool {
+	return s.folder.walk(ctx, at, root, s.files, func(name string, d fs.DirEntry) bool {
 		if d.Type().IsRegular() && s.files.matches(name) {
 			// A file that cannot be read, or is gone by now, has no line to show.
 			_ = s.file(place{root, name}, s.folder.show(filepath.Join(at, name)))

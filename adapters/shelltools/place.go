@@ -19,7 +19,8 @@ var (
 
 // folder is the thread's folder.
 type folder struct {
-	path string // absolute and link-free
+	path   string   // absolute and link-free
+	closed []string // folders that a walk leaves out; link-free
 }
 
 // openFolder finds the thread's folder. It fails when the folder is gone: nothing ever runs elsewhere instead.
@@ -34,7 +35,7 @@ func openFolder(cwd string) (folder, error) {
 	if err != nil || !filepath.IsAbs(path) {
 		return folder{}, fmt.Errorf("the working folder %s of this thread cannot be used: %s", cwd, reason(err))
 	}
-	return folder{path}, nil
+	return folder{path: path}, nil
 }
 
 // resolve returns the absolute, cleaned and link-free path of a name. What does not exist yet is named in the folder

@@ -30,6 +30,7 @@ type Tools struct {
 	commands command.Runner
 	env      []string // environment of every command
 	shell    string   // absolute path of the program behind bash
+	closed   []string // folders that glob and grep leave out
 	writing  sync.Mutex
 }
 
@@ -38,11 +39,14 @@ var _ loop.Tools = (*Tools)(nil)
 // Options are what Tools are made of.
 type Options struct {
 	Commands command.Runner
+	// Closed are link-free folders that glob and grep leave out of what they find in a folder above. To name a path in
+	// one is the policy's matter.
+	Closed []string
 }
 
 // New returns tools whose commands see the variables of this process that [inherited] lists, and nothing else of it.
 func New(o Options) *Tools {
-	return &Tools{commands: o.Commands, env: environment(), shell: shell()}
+	return &Tools{commands: o.Commands, env: environment(), shell: shell(), closed: o.Closed}
 }
 
 // tool is one tool. What is wrong with a call is an error whose text is for the model.
@@ -56,11 +60,11 @@ type tool interface {
 func (t *Tools) tool(name string) tool {
 	switch name {
 	case nameRead:
-		return safe[readInput]{do: read}
+		return safe[readInput]{tools: t, do: read}
 	case nameGlob:
-		return safe[globInput]{do: glob}
+		return safe[globInput]{tools: t, do: glob}
 	case nameGrep:
-		return safe[grepInput]{do: grep}
+		return safe[grepInput]{tools: t, do: grep}
 	case nameWrite:
 		return change[writeInput]{tools: t}
 	case nameEdit:
@@ -156,7 +160,8 @@ func replan[I named](c loop.Call, p loop.Plan) (input I, f folder, path string, 
 
 // safe is a tool that changes nothing and may run again after a crash.
 type safe[I named] struct {
-	do func(ctx context.Context, f folder, path string, input I) (loop.Result, error)
+	tools *Tools
+	do    func(ctx context.Context, f folder, path string, input I) (loop.Result, error)
 }
 
 func (s safe[I]) plan(c loop.Call) (loop.Plan, error) {
@@ -169,6 +174,7 @@ func (s safe[I]) run(ctx context.Context, c loop.Call, p loop.Plan, _ func(strin
 	if err != nil {
 		return loop.Outcome{}, err
 	}
+	f.closed = s.tools.closed
 	r, err := s.do(ctx, f, path, input)
 	if ctx.Err() != nil {
 		err = errStopped

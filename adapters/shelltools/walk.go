@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,9 +77,9 @@ func (l look) note() string {
 	return strings.Join(notes, "")
 }
 
-// walk calls visit for everything below root that the pattern may be about, sorted by name in each folder, until visit
-// returns false or ctx is done. Links are seen and not followed.
-func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string, d fs.DirEntry) bool) (look, error) {
+// walk calls visit for everything below root, the open folder at, that the pattern may be about, sorted by name in each
+// folder, until visit returns false or ctx is done. Links are seen and not followed.
+func (f folder) walk(ctx context.Context, at string, root *os.Root, p pattern, visit func(path string, d fs.DirEntry) bool) (look, error) {
 	var seen look
 	limited, cancel := context.WithTimeout(ctx, WalkTimeout)
 	defer cancel()
@@ -94,6 +95,8 @@ func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string,
 			return nil
 		case d.IsDir() && slices.Contains(hidden, d.Name()) && !p.names(d.Name()):
 			return fs.SkipDir
+		case d.IsDir() && f.shuts(filepath.Join(at, path)):
+			return fs.SkipDir
 		case !visit(path, d):
 			return fs.SkipAll
 		case d.IsDir() && !p.reaches(path):
@@ -102,4 +105,9 @@ func walk(ctx context.Context, root *os.Root, p pattern, visit func(path string,
 		return nil
 	})
 	return seen, err
+}
+
+// shuts says whether the folder is a closed one, in whatever case: some file systems ignore it.
+func (f folder) shuts(path string) bool {
+	return slices.ContainsFunc(f.closed, func(c string) bool { return strings.EqualFold(c, path) })
 }

@@ -3,17 +3,19 @@
 //
 // # Rules
 //
-// The owner's rules are a list; the first one that matches decides. After them come the built-in ones: a tool that the
-// thread's owner allowed when it was started is allowed, reads and writes inside the thread's folder are allowed, and
-// everything else asks a person.
+// Before all others, a call that names a path in a folder of the runtime itself, where its keys, rules and records are,
+// is denied. The owner's rules are a list; the first one that matches decides. After them come the built-in ones: a tool
+// that the thread's owner allowed when it was started is allowed, a write inside a ".git" asks because git runs what
+// stands there, reads and other writes inside the thread's folder are allowed, and everything else asks a person.
 //
 // A pattern is text in which "*" stands for any run of characters, "/" included, and everything else for itself. For a
 // call that names paths it is matched against each path, whole; a pattern that starts with neither "/" nor "*" is
 // relative to the thread's folder. For a command it is matched against the command line, whole. An empty pattern
 // matches every call of the tool.
 //
-// A rule that allows is careful and one that stops is wide: allow needs every path of the call to match, deny and ask
-// any. An allow pattern for commands matches plain commands only, words without any character that has a meaning to
+// A rule that allows is careful and one that stops is wide: allow needs every path of the call to match as it is
+// written, deny and ask any in whatever case, as some file systems find it. An allow pattern matches commands only if the
+// rule names their tool itself, not by a "*", and only plain commands, words without any character that has a meaning to
 // the shell beyond quotes: "git *" does not allow "git status; rm -rf /". A deny pattern for commands is a help against
 // mistakes, not a fence: there are many ways to write a command.
 package policy
@@ -84,10 +86,14 @@ type Rule struct {
 var ErrInvalidRule = fault.New(fault.Config, "invalid-rule", "rule is wrong")
 
 // Owner decides by the owner's rules. It implements loop.Policy and never has a fault.
-type Owner struct{ rules []Rule }
+type Owner struct {
+	rules []Rule
+	own   []string
+}
 
-// NewOwner returns a policy over rules, or an error that names every problem of them, wrapping [ErrInvalidRule].
-func NewOwner(rules []Rule) (*Owner, error) {
+// NewOwner returns a policy over rules, or an error that names every problem of them, wrapping [ErrInvalidRule]. own
+// are the absolute, cleaned, link-free folders of the runtime itself.
+func NewOwner(rules []Rule, own ...string) (*Owner, error) {
 	var problems []error
 	for i, r := range rules {
 		if why := r.problem(); why != "" {
@@ -97,11 +103,16 @@ func NewOwner(rules []Rule) (*Owner, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	return &Owner{slices.Clone(rules)}, nil
+	return &Owner{slices.Clone(rules), slices.Clone(own)}, nil
 }
 
-// Decide returns what Evaluate says.
+// Decide returns what Evaluate says, unless the call names a path of the runtime itself.
 func (o *Owner) Decide(_ context.Context, e Event) (Decision, error) {
+	for _, folder := range o.own {
+		if slices.ContainsFunc(e.Paths, func(p string) bool { return within(fold(folder), fold(p)) }) {
+			return Decision{Deny, "own-files", "the keys, rules and records of the runtime are closed to its tools"}, nil
+		}
+	}
 	return Evaluate(e, o.rules), nil
 }
 
@@ -154,6 +165,8 @@ func builtIn(e Event) Decision {
 		return Decision{Allow, "allowed-in-thread", e.Tool + " was allowed when the thread was started"}
 	case !inside:
 		return Decision{Ask, "outside-folder", e.Tool + " goes outside the thread's folder"}
+	case e.Writes && slices.ContainsFunc(e.Paths, inGit):
+		return Decision{Ask, "writes-git", "git runs programs that stand there"}
 	case !e.Writes:
 		return Decision{Allow, "reads", "reading inside the thread's folder is allowed"}
 	case len(e.Paths) > 0:
@@ -167,21 +180,31 @@ func within(folder, path string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
+// inGit says whether the path is a ".git" or below one.
+func inGit(path string) bool { return slices.Contains(strings.Split(fold(path), "/"), ".git") }
+
+// fold makes texts equal that differ in case only.
+func fold(text string) string { return strings.ToLower(strings.ToUpper(text)) }
+
 // matches says whether the rule's pattern fits the call.
 func (r Rule) matches(e Event) bool {
 	if r.Pattern == "" {
 		return true
 	}
+	allows := r.verdict() == Allow
+	fit := func(pattern, text string) bool {
+		return glob(pattern, text) || !allows && glob(fold(pattern), fold(text))
+	}
 	if len(e.Paths) == 0 {
 		command, ok := commandOf(e.Input)
-		return ok && glob(r.Pattern, command) && (r.verdict() != Allow || plain(command))
+		return ok && fit(r.Pattern, command) && (!allows || r.Tool == e.Tool && plain(command))
 	}
 	pattern := r.Pattern
 	if pattern[0] != '/' && pattern[0] != '*' {
 		pattern = strings.TrimSuffix(e.Cwd, "/") + "/" + pattern
 	}
-	fits := func(path string) bool { return glob(pattern, path) }
-	if r.verdict() == Allow {
+	fits := func(path string) bool { return fit(pattern, path) }
+	if allows {
 		return !slices.ContainsFunc(e.Paths, func(path string) bool { return !fits(path) })
 	}
 	return slices.ContainsFunc(e.Paths, fits)

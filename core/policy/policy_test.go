@@ -34,6 +34,11 @@ func TestBuiltIn(t *testing.T) {
 		{"a folder that only begins alike", event("read", false, "/work/thread2/a"), Ask, "outside-folder"},
 		{"a write inside", event("write", true, "/work/thread/a"), Allow, "writes-in-folder"},
 		{"one of two writes outside", event("write", true, "/work/thread/a", "/work/b"), Ask, "outside-folder"},
+		{"a write to what git runs", event("write", true, "/work/thread/.git/hooks/pre-commit"), Ask, "writes-git"},
+		{"the same by another spelling", event("edit", true, "/work/thread/sub/.GIT/config"), Ask, "writes-git"},
+		{"where git looks", event("write", true, "/work/thread/.git"), Ask, "writes-git"},
+		{"a read of it", event("read", false, "/work/thread/.git/config"), Allow, "reads"},
+		{"a name that only begins alike", event("write", true, "/work/thread/.github/x"), Allow, "writes-in-folder"},
 		{"a command", bash("ls"), Ask, "asks-by-default"},
 		{"a command in a thread that allows it", bash("ls", "bash"), Allow, "allowed-in-thread"},
 		{"a command in a thread that allows something else", bash("ls", "write"), Ask, "asks-by-default"},
@@ -71,6 +76,11 @@ func TestRules(t *testing.T) {
 		{"anywhere", event("read", false, "/work/thread/a/.env"), []Rule{{Tool: "*", Pattern: "*/.env", Verdict: "deny"}}, Deny, "rule 1"},
 		{"allow needs all paths", event("write", true, "/x/a", "/y/b"), []Rule{{Tool: "write", Pattern: "/x/*", Verdict: "allow"}}, Ask, "outside-folder"},
 		{"deny needs one", event("write", true, "/work/thread/a", "/y/b"), []Rule{{Tool: "write", Pattern: "/y/*", Verdict: "deny"}}, Deny, "rule 1"},
+		{"deny is wide about case", event("read", false, "/work/thread/Secret/.ENV"), []Rule{{Tool: "read", Pattern: "*secret/.env", Verdict: "deny"}}, Deny, "rule 1"},
+		{"and so is ask", event("read", false, "/work/thread/ſecret"), []Rule{{Tool: "read", Pattern: "SECRET", Verdict: "ask"}}, Ask, "rule 1"},
+		{"allow is not", event("read", false, "/etc/HOSTS"), []Rule{{Tool: "read", Pattern: "/etc/hosts", Verdict: "allow"}}, Ask, "outside-folder"},
+		{"allowing paths of every tool allows no command", bash("/opt/x"), []Rule{{Tool: "*", Pattern: "/opt/*", Verdict: "allow"}}, Ask, "asks-by-default"},
+		{"denying them does", bash("/opt/x"), []Rule{{Tool: "*", Pattern: "/opt/*", Verdict: "deny"}}, Deny, "rule 1"},
 		{"what is no verdict denies", bash("ls"), []Rule{{Tool: "bash", Verdict: "alow"}}, Deny, "rule 1"},
 	} {
 		d := Evaluate(c.e, c.rules)
@@ -125,6 +135,31 @@ func TestNewOwner(t *testing.T) {
 	d, err := o.Decide(t.Context(), bash("ls"))
 	require.NoError(t, err)
 	require.Equal(t, Decision{Verdict: Deny, Rule: "rule 1", Reason: "not here"}, d, "the list is the policy's own")
+}
+
+// TestOwnFolders holds that what the runtime stands on is closed to every tool that names paths, whatever the rules and
+// the thread allow.
+func TestOwnFolders(t *testing.T) {
+	o, err := NewOwner([]Rule{{Tool: "*", Verdict: "allow"}}, "/home/me/.config/condensate", "/data")
+	require.NoError(t, err)
+	for path, want := range map[string]Verdict{
+		"/home/me/.config/condensate":             Deny,
+		"/home/me/.config/condensate/runtime.key": Deny,
+		"/home/me/.Config/Condensate/Runtime.key": Deny,
+		"/data/store/x":                           Deny,
+		"/data2/x":                                Allow,
+		"/home/me/.config":                        Allow,
+	} {
+		e := event("read", false, "/home/me/a", path)
+		e.Cwd, e.Allow = "/home/me", []string{"read"}
+		d, err := o.Decide(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), d.Verdict.String(), path)
+		if want == Deny {
+			require.Equal(t, "own-files", d.Rule)
+			require.NotEmpty(t, d.Reason)
+		}
+	}
 }
 
 // FuzzGlob holds that a pattern made from a text by putting stars into it fits the text.

@@ -74,3 +74,15 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// linkFree returns where the folders, which exist and are absolute, really are.
+func linkFree(dirs ...string) ([]string, error) {
+	real := make([]string, len(dirs))
+	for i, dir := range dirs {
+		var err error
+		if real[i], err = filepath.EvalSymlinks(dir); err != nil {
+			return nil, err
+		}
+	}
+	return real, nil
+}

@@ -69,3 +69,15 @@ func TestAddress(t *testing.T) {
 	require.NoError(t, Withdraw(data))
 	require.FileExists(t, filepath.Join(data, "runtime.json"))
 }
+
+// Rules about folders are about where they really are.
+func TestLinkFree(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	got, err := linkFree(filepath.Join(dir, "link"), dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{dir, dir}, got)
+	_, err = linkFree(filepath.Join(dir, "gone"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

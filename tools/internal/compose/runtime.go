@@ -112,8 +112,12 @@ func (r *Runtime) open(signer *notes.Key) error {
 	if r.guard, err = guard.New(filepath.Join(p.Dirs.Data, callsFolder)); err != nil {
 		return errors.Join(err, r.heads.Close())
 	}
-	tools := shelltools.New(shelltools.Options{Commands: r.guard})
-	owner, err := policy.NewOwner(p.Settings.Rules)
+	own, err := linkFree(p.Dirs.Config, p.Dirs.Data)
+	if err != nil {
+		return errors.Join(err, r.heads.Close())
+	}
+	tools := shelltools.New(shelltools.Options{Commands: r.guard, Closed: own})
+	owner, err := policy.NewOwner(p.Settings.Rules, own...)
 	if err != nil {
 		return errors.Join(err, r.heads.Close())
 	}
