@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
 
+	"condensate.dev/cnd/client"
+	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/tools/cnd-runtime/transcript"
 	toolcli "condensate.dev/cnd/tools/internal/cli"
@@ -33,7 +37,7 @@ func list(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 		if c.Bool("json") {
-			if err := printJSON(c.Root().Writer, summaryLine{line{Type: "thread"}, s}); err != nil {
+			if err := printJSON(c.Root().Writer, summaryLine{line: line{Type: "thread"}, Summary: s}); err != nil {
 				return err
 			}
 			continue
@@ -49,6 +53,8 @@ func list(ctx context.Context, c *cli.Command) error {
 type summaryLine struct {
 	line
 	thread.Summary
+	// Call is what waits for approval, whole; show --json has it.
+	Call *thread.Block `json:"call,omitempty"`
 }
 
 // state says how a thread is, and what it waits for.
@@ -88,7 +94,11 @@ func show(ctx context.Context, c *cli.Command) error {
 	}
 	out := c.Root().Writer
 	if c.Bool("json") {
-		return printJSON(out, summaryLine{line{Type: "thread"}, s})
+		asked, err := waitingCall(ctx, api, s)
+		if err != nil {
+			return fmt.Errorf("show %s: %w", id, err)
+		}
+		return printJSON(out, summaryLine{line: line{Type: "thread"}, Summary: s, Call: asked})
 	}
 	if err := printSummary(out, s); err != nil {
 		return err
@@ -102,4 +112,35 @@ func show(ctx context.Context, c *cli.Command) error {
 	}
 	p.End()
 	return nil
+}
+
+// waitingCall returns the call of s that waits for approval, as it stands in the record; nil when none does.
+func waitingCall(ctx context.Context, api *client.Client, s thread.Summary) (*thread.Block, error) {
+	if s.Waiting == nil || s.Waiting.Reason != thread.WaitApproval {
+		return nil, nil
+	}
+	text, _, _ := strings.Cut(s.Waiting.Call, ".")
+	request, err := strconv.ParseUint(text, 10, 53)
+	if err != nil {
+		return nil, nil
+	}
+	for e, err := range api.Entries(ctx, s.ID, record.Seq(request)) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind != record.AnswerFinished {
+			continue
+		}
+		answer, err := thread.Decode[thread.AnswerFinished](e)
+		if err != nil {
+			return nil, nil // erased, or strange: show has the rest
+		}
+		for _, b := range answer.View {
+			if b.Type == thread.BlockToolCall && b.Call == s.Waiting.Call {
+				return &b, nil
+			}
+		}
+		return nil, nil
+	}
+	return nil, nil
 }
