@@ -57,9 +57,8 @@ func backslash(b []byte) int {
 // control returns the offset of the first control character in b, or -1.
 func control(b []byte) int {
 	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		if (w-low*' ')&^w&high != 0 {
+	for ; i+32 <= len(b); i += 32 {
+		if w := b[i : i+32 : i+32]; (below(w)|below(w[8:])|below(w[16:])|below(w[24:]))&high != 0 {
 			break
 		}
 	}
@@ -69,6 +68,12 @@ func control(b []byte) int {
 		}
 	}
 	return -1
+}
+
+// below has the high bit of some byte set when one of the first eight bytes of b is less than a space.
+func below(b []byte) uint64 {
+	w := binary.LittleEndian.Uint64(b)
+	return (w - low*' ') &^ w
 }
 
 // escape returns the length of the escape that b starts with, a pair of surrogates being one; 0 when it is wrong.
