@@ -44,12 +44,17 @@ func (g *Guard) call(thread record.ThreadID, id string) (*call, error) {
 
 func (c *call) path(name string) string { return filepath.Join(c.dir, name) }
 
-// claim makes the folder of a call that never started and takes its lock.
-func (g *Guard) claim(thread record.ThreadID, id string) (*call, error) {
+// claim makes the folder of a call that never started, takes its lock and notes that it runs here.
+func (g *Guard) claim(ctx context.Context, thread record.ThreadID, id string) (*call, error) {
 	c, err := g.call(thread, id)
 	if err != nil {
 		return nil, err
 	}
+	over, err := g.turn(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer over()
 	if err := g.makeFolders(c); err != nil {
 		return nil, err
 	}
@@ -64,6 +69,7 @@ func (g *Guard) claim(thread record.ThreadID, id string) (*call, error) {
 		c.unlock()
 		return nil, command.ErrStarted
 	}
+	g.begun(c)
 	return c, nil
 }
 
@@ -191,11 +197,15 @@ func (c *call) write(s status) error {
 	if err != nil {
 		return err
 	}
-	temp := c.path(statusFile + ".tmp")
-	if err := writeSynced(temp, append(text, '\n'), os.O_TRUNC); err != nil {
+	f, err := os.CreateTemp(c.dir, statusFile+".tmp-*") // its own name: guard and runtime may write at once
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(temp, c.path(statusFile)); err != nil {
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), c.path(statusFile)); err != nil {
 		return err
 	}
 	return syncFolder(c.dir)
@@ -203,19 +213,11 @@ func (c *call) write(s status) error {
 
 // begin makes the durable sign that the command is about to start. It fails when there is one.
 func (c *call) begin() error {
-	if err := writeSynced(c.path(startedFile), nil, os.O_EXCL); err != nil {
-		return err
-	}
-	return syncFolder(c.dir)
-}
-
-func writeSynced(name string, text []byte, flag int) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|flag, 0o600)
+	f, err := os.OpenFile(c.path(startedFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(f.Sync(), f.Close(), syncFolder(c.dir))
 }
 
 // makeFolders makes the folder of a call, private to this user. Each is synced into its parent also when it is there

@@ -38,7 +38,7 @@ func TestDurable(t *testing.T) {
 		"fsync(~<"+call+"/started>", "fsync(~<"+call+">",
 		`execve("/bin/sh"`,
 		"fsync(~<"+call+"/output>",
-		"fsync(~<"+call+"/status.json.tmp>", "rename~status.json", "fsync(~<"+call+">",
+		"fsync(~<"+call+"/status.json.tmp-", "rename~status.json", "fsync(~<"+call+">",
 		"exit_group(0)",
 	)
 }

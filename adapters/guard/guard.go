@@ -35,6 +35,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -73,6 +74,10 @@ type Guard struct {
 	dir  string
 	self string
 	runs atomic.Uint64
+
+	mu      sync.Mutex               // guards what follows
+	turns   map[string]chan struct{} // by the call's folder; see turn
+	running map[string]bool          // folders of the calls that this Guard runs
 }
 
 var _ command.Runner = (*Guard)(nil)
@@ -86,7 +91,7 @@ func New(dir string) (*Guard, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	return &Guard{dir: dir, self: self}, nil
+	return &Guard{dir: dir, self: self, turns: make(map[string]chan struct{}), running: make(map[string]bool)}, nil
 }
 
 // order is the line that a guard reads from its standard input before it starts anything. It goes through the pipe
@@ -131,10 +136,11 @@ func (g *Guard) Run(ctx context.Context, c command.Command, output func([]byte))
 	if g.runs.Add(1)%pruneEvery == 0 {
 		_ = prune(g.dir, MaxOutputs) // a full disk is reported by what needs it
 	}
-	call, err := g.claim(c.Thread, c.Call)
+	call, err := g.claim(ctx, c.Thread, c.Call)
 	if err != nil {
 		return command.Status{}, fmt.Errorf("run call %s of %s: %w", c.Call, c.Thread, err)
 	}
+	defer g.ended(call)
 	defer call.unlock()
 	var complaint complaint
 	guard := exec.Cmd{

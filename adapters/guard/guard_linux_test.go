@@ -126,6 +126,25 @@ func TestRecoverWaits(t *testing.T) {
 	}
 }
 
+// TestSweepLeavesOwn sweeps while the same Guard runs a command, as a runtime does that serves already.
+func TestSweepLeavesOwn(t *testing.T) {
+	g, _ := open(t)
+	release := filepath.Join(t.TempDir(), "release")
+	require.NoError(t, syscall.Mkfifo(release, 0o600))
+	output, seen := waitFor("ready")
+	swept := make(chan error, 1)
+	go func() {
+		<-seen
+		swept <- g.Sweep(t.Context())
+		_ = os.WriteFile(release, nil, 0)
+	}()
+	status, err := g.Run(t.Context(), shell("echo ready; cat "+release+"; echo undisturbed"), output)
+	require.NoError(t, err)
+	require.Equal(t, command.Exited, status.State, "%+v", status)
+	require.Equal(t, "ready\nundisturbed\n", content(t, status))
+	require.NoError(t, <-swept)
+}
+
 // TestKilledGuard kills guard and runtime at once, as "killall" may do: the kernel ends the command, and the next
 // runtime ends the rest.
 func TestKilledGuard(t *testing.T) {

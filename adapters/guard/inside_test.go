@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -88,6 +89,21 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, prune(filepath.Join(dir, "none"), 0))
 }
 
+// TestStatusAtOnce: guard and runtime may find out at the same time how a call ended.
+func TestStatusAtOnce(t *testing.T) {
+	c := &call{dir: t.TempDir()}
+	failed := make(chan error, 32)
+	for range cap(failed) {
+		go func() { failed <- c.write(status{State: command.Killed}) }()
+	}
+	for range cap(failed) {
+		require.NoError(t, <-failed)
+	}
+	files, err := os.ReadDir(c.dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
 // TestStatusFile: a status that cannot be read is an error, not a verdict.
 func TestStatusFile(t *testing.T) {
 	c := &call{dir: t.TempDir()}
@@ -100,4 +116,42 @@ func TestStatusFile(t *testing.T) {
 	s, err := c.settle()
 	require.NoError(t, err)
 	require.Equal(t, command.Killed, s.State, "an unknown state is the careful one")
+}
+
+// TestClaimWaits starts a command while somebody in this process looks into its call: that is no living guard.
+func TestClaimWaits(t *testing.T) {
+	g, err := New(t.TempDir())
+	require.NoError(t, err)
+	c, err := g.call("thr_01arz3ndektsv4rrffq69g5fav", "1.0")
+	require.NoError(t, err)
+	require.NoError(t, g.makeFolders(c))
+	over, err := g.turn(t.Context(), c)
+	require.NoError(t, err)
+	locked, err := c.tryLock()
+	require.NoError(t, err)
+	require.True(t, locked)
+
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := g.claim(t.Context(), "thr_01arz3ndektsv4rrffq69g5fav", "1.0")
+		claimed <- err
+	}()
+	select {
+	case err := <-claimed:
+		require.Fail(t, "it did not wait", "%v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	c.unlock()
+	over()
+	require.NoError(t, <-claimed)
+	require.True(t, g.isRunning(c))
+
+	canceled, cancel := context.WithCancel(t.Context())
+	over, err = g.turn(canceled, c)
+	require.NoError(t, err)
+	cancel()
+	_, err = g.turn(canceled, c)
+	require.ErrorIs(t, err, context.Canceled)
+	over()
+	require.Empty(t, g.turns)
 }

@@ -20,6 +20,11 @@ func (g *Guard) Recover(ctx context.Context, thread record.ThreadID, id string) 
 	if err != nil {
 		return command.Status{}, err
 	}
+	over, err := g.turn(ctx, c)
+	if err != nil {
+		return command.Status{}, err
+	}
+	defer over()
 	status, err := c.recover(ctx)
 	if err != nil {
 		return command.Status{}, fmt.Errorf("recover call %s of %s: %w", id, thread, err)
@@ -50,18 +55,33 @@ func (c *call) recover(ctx context.Context) (command.Status, error) {
 }
 
 // Sweep waits until no command of a dead runtime runs any more and ends what does not end by itself. A runtime calls
-// it at its start, when no other one can run on the same folder. The error joins those of all calls.
+// it at its start, when no other one can run on the same folder; what this Guard runs by then is left alone. The error
+// joins those of all calls.
 func (g *Guard) Sweep(ctx context.Context) error {
 	var problems []error
-	err := eachCall(g.dir, func(dir, thread, id string) {
-		if exists(filepath.Join(dir, statusFile)) {
-			return // written when nothing ran any more
-		}
-		if _, err := g.Recover(ctx, record.ThreadID(thread), id); err != nil {
-			problems = append(problems, err)
+	err := eachCall(g.dir, func(_, thread, id string) {
+		if err := g.sweep(ctx, record.ThreadID(thread), id); err != nil {
+			problems = append(problems, fmt.Errorf("sweep call %s of %s: %w", id, thread, err))
 		}
 	})
 	return errors.Join(append(problems, err)...)
+}
+
+func (g *Guard) sweep(ctx context.Context, thread record.ThreadID, id string) error {
+	c, err := g.call(thread, id)
+	if err != nil || exists(c.path(statusFile)) {
+		return err // with a status, nothing runs any more
+	}
+	over, err := g.turn(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer over()
+	if g.isRunning(c) {
+		return nil
+	}
+	_, err = c.recover(ctx)
+	return err
 }
 
 // eachCall calls f for every call's folder below dir, in order of their names.
