@@ -2,28 +2,23 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 )
 
-// MaxBlocks is how many blocks a message may have.
-const MaxBlocks = 256
-
 // imageTypes are the media types of images that providers take.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// content collects the blocks of a message. Text stays in the body of its entry while all of it together is at most
-// record.InlineLimit; more text, and every image, becomes a blob.
+// content collects the blocks of a message: text as it is, images as blobs. The loop decides how they are recorded, and
+// which are too large.
 type content struct {
 	blocks []thread.Block
 	blobs  []record.Blob
-	inline int // bytes of text kept in blocks
 }
 
 // decodeContent reads the content of a message: a string, or an array of text and image blocks. What no provider takes
@@ -34,7 +29,7 @@ func decodeContent(v value) ([]thread.Block, []record.Blob, error) {
 		err := c.addText(v)
 		return c.blocks, c.blobs, err
 	}
-	items, err := v.array(MaxBlocks)
+	items, err := v.array(loop.MaxBlocks)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,14 +83,8 @@ func (c *content) addText(v value) error {
 	if strings.TrimSpace(text) == "" {
 		return malformed(v.path, "is blank")
 	}
-	if c.inline+len(text) <= record.InlineLimit {
-		c.inline += len(text)
-		c.blocks = append(c.blocks, thread.Block{Type: "text", Text: text})
-		return nil
-	}
-	ref, err := c.addBlob(v.path, []byte(text))
-	c.blocks = append(c.blocks, thread.Block{Type: "text", Blob: ref})
-	return err
+	c.blocks = append(c.blocks, thread.Block{Type: "text", Text: text})
+	return nil
 }
 
 func (c *content) addImage(mediaType, data value) error {
@@ -114,20 +103,10 @@ func (c *content) addImage(mediaType, data value) error {
 	if seen := http.DetectContentType(image); seen != declared {
 		return malformed(data.path, "is %s, media_type says %s", seen, declared)
 	}
-	ref, err := c.addBlob(data.path, image)
-	c.blocks = append(c.blocks, thread.Block{Type: "image", MediaType: declared, Blob: ref})
-	return err
-}
-
-// addBlob keeps data once and returns how a body names it.
-func (c *content) addBlob(path string, data []byte) (string, error) {
-	if len(data) > record.MaxBlob {
-		return "", fault.New(fault.TooLarge, "content-too-large",
-			fmt.Sprintf("%s: %d bytes, the limit is %d", path, len(data), record.MaxBlob))
-	}
-	blob := record.NewBlob(data)
+	blob := record.NewBlob(image)
 	if !slices.ContainsFunc(c.blobs, func(b record.Blob) bool { return b.Digest == blob.Digest }) {
 		c.blobs = append(c.blobs, blob)
 	}
-	return blob.Ref(), nil
+	c.blocks = append(c.blocks, thread.Block{Type: "image", MediaType: declared, Blob: blob.Ref()})
+	return nil
 }

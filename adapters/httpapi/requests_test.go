@@ -116,8 +116,7 @@ func TestBodiesHaveTypesAndLimits(t *testing.T) {
 		{path + "/messages", `{"content":"hi"}`, func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "wrong-content-type"},
 		{path + "/messages", big(MaxMessageBody), nil, 413, "body-too-large"},
 		{path + "/messages", big(MaxMessageBody), chunked, 413, "body-too-large"},
-		{path + "/messages", big(record.MaxBlob + 1), nil, 413, "content-too-large"},
-		{path + "/messages", `{"content":[` + strings.Repeat(`{"type":"text","text":"a"},`, MaxBlocks) + `{"type":"text","text":"a"}]}`, nil, 413, "too-many-items"},
+		{path + "/messages", `{"content":[` + strings.Repeat(`{"type":"text","text":"a"},`, loop.MaxBlocks) + `{"type":"text","text":"a"}]}`, nil, 413, "too-many-items"},
 		{path + "/interrupt", big(MaxBody), nil, 413, "body-too-large"},
 		{path + "/resume", `{"id":"x"}`, nil, 413, "body-too-large"},
 		{"/v1/threads", big(MaxBody), chunked, 413, "body-too-large"},
@@ -138,10 +137,9 @@ func TestBodiesHaveTypesAndLimits(t *testing.T) {
 
 // TestMessage shows what the loop gets of a message.
 func TestMessage(t *testing.T) {
-	long := strings.Repeat("long ", record.InlineLimit/5)
+	long := strings.Repeat("long ", record.InlineLimit)
 	hostile := "\u2028\x00<&>😀\ufffd"
 	image := record.NewBlob([]byte(png))
-	text := record.NewBlob([]byte(long))
 	for _, c := range []struct {
 		name, body string
 		want       loop.Message
@@ -155,8 +153,8 @@ func TestMessage(t *testing.T) {
 			loop.Message{ID: "msg_00000000000000000000000001", Mode: "queue", Blobs: []record.Blob{image}, Content: []thread.Block{
 				{Type: "text", Text: "look"}, {Type: "image", MediaType: "image/png", Blob: image.Ref()}, {Type: "image", MediaType: "image/png", Blob: image.Ref()}}}},
 		{"long text", `{"content":[{"type":"text","text":"first"},{"type":"text","text":"` + long + `"},{"type":"text","text":"last"}]}`,
-			loop.Message{Mode: "queue", Blobs: []record.Blob{text}, Content: []thread.Block{
-				{Type: "text", Text: "first"}, {Type: "text", Blob: text.Ref()}, {Type: "text", Text: "last"}}}},
+			loop.Message{Mode: "queue", Content: []thread.Block{
+				{Type: "text", Text: "first"}, {Type: "text", Text: long}, {Type: "text", Text: "last"}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t)

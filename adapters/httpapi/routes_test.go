@@ -25,7 +25,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	require.ElementsMatch(t, served, documented)
 	for _, code := range []string{"bad-key", "foreign-host", "foreign-origin", "no-such-route", "method-not-allowed",
-		"wrong-content-type", "body-broke-off", "body-too-large", "malformed-request", "content-too-large", "too-many-items", "invalid-id"} {
+		"wrong-content-type", "body-broke-off", "body-too-large", "malformed-request", "message-too-large", "too-many-items", "invalid-id"} {
 		require.Contains(t, string(text), "`"+code+"`")
 	}
 	for _, class := range fault.Classes() {

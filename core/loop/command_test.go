@@ -155,6 +155,28 @@ func TestBadMessages(t *testing.T) {
 	})
 }
 
+// TestMuchText holds that a body keeps at most record.InlineLimit of text, over all its blocks.
+func TestMuchText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		id := b.create("")
+		var much []thread.Block
+		for i := range 40 {
+			much = append(much, text(strings.Repeat(string(rune('A'+i)), 200<<10))...)
+		}
+		_, err := b.Submit(t.Context(), id, Message{Content: append(much, text("last")...)})
+		require.NoError(t, err)
+		synctest.Wait()
+		body := one[thread.MessageAccepted](b, id, record.MessageAccepted)
+		require.Len(t, body.Blobs, 39)
+		require.Equal(t, much[0], body.Content[0])
+		require.Equal(t, thread.Block{Type: "text", Blob: record.NewBlob([]byte(much[1].Text)).Ref()}, body.Content[1])
+		require.Equal(t, "last", body.Content[40].Text)
+		require.Len(t, b.entries(id, record.AnswerFinished), 1)
+		b.close()
+	})
+}
+
 // TestInterrupt holds that what was shown is kept, that every call gets a result, and that the queue goes on.
 func TestInterrupt(t *testing.T) {
 	t.Run("an answer", func(t *testing.T) {

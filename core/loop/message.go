@@ -17,7 +17,7 @@ type Message struct {
 	ID      string // "msg_…"; "" to have one made
 	Mode    string
 	By      string
-	Content []thread.Block
+	Content []thread.Block // text blocks have Text, however long
 	Blobs   []record.Blob
 }
 

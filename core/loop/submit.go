@@ -46,11 +46,13 @@ func (m Message) accepted() (thread.MessageAccepted, []record.Blob, error) {
 		return body, nil, fmt.Errorf("%d blocks, limit %d: %w", len(m.Content), MaxBlocks, ErrTooLarge)
 	}
 	var blobs blobList
+	room := record.InlineLimit
 	for i, b := range m.Content {
-		kept, err := blobs.content(b, m.Blobs)
+		kept, err := blobs.content(b, m.Blobs, room)
 		if err != nil {
 			return body, nil, fmt.Errorf("block %d: %w", i, err)
 		}
+		room -= len(kept.Text)
 		body.Content = append(body.Content, kept)
 	}
 	body.Blobs = blobs.refs()
@@ -59,8 +61,8 @@ func (m Message) accepted() (thread.MessageAccepted, []record.Blob, error) {
 	return body, blobs, nil
 }
 
-// content checks one block of a message; long text and images become blobs.
-func (l *blobList) content(b thread.Block, given []record.Blob) (thread.Block, error) {
+// content checks one block of a message; images, and text of more than room bytes, become blobs.
+func (l *blobList) content(b thread.Block, given []record.Blob, room int) (thread.Block, error) {
 	switch b.Type {
 	case thread.BlockText:
 		switch {
@@ -70,7 +72,7 @@ func (l *blobList) content(b thread.Block, given []record.Blob) (thread.Block, e
 			return b, fmt.Errorf("text is empty: %w", ErrInvalidMessage)
 		case len(b.Text) > MaxText:
 			return b, fmt.Errorf("text of %d bytes, limit %d: %w", len(b.Text), MaxText, ErrTooLarge)
-		case len(b.Text) > record.InlineLimit:
+		case len(b.Text) > room:
 			return thread.Block{Type: b.Type, Blob: l.add([]byte(b.Text))}, nil
 		}
 		return thread.Block{Type: b.Type, Text: b.Text}, nil
