@@ -69,6 +69,9 @@ func (s *Store) append(ctx context.Context, id record.ThreadID, expect record.He
 		}
 		leave()
 	})
+	if err != nil {
+		st.doubted.Store(true)
+	}
 	return next.head, err
 }
 

@@ -15,11 +15,11 @@ import (
 
 // Entries implements [record.Store].
 func (s *Store) Entries(ctx context.Context, id record.ThreadID, from record.Seq) iter.Seq2[record.Entry, error] {
-	head, unknown := s.Head(ctx, id)
+	m, unknown := s.existing(ctx, id)
 	return func(yield func(record.Entry, error) bool) {
 		err := unknown
 		if err == nil {
-			err = s.entries(ctx, id, from, head, func(e record.Entry) bool { return yield(e, nil) })
+			err = s.entries(ctx, id, from, m.head, func(e record.Entry) bool { return yield(e, nil) })
 		}
 		if err != nil {
 			yield(record.Entry{}, fmt.Errorf("entries of %s from seq %d: %w", id, from, err))
@@ -59,7 +59,10 @@ func (s *Store) entries(ctx context.Context, id record.ThreadID, from record.Seq
 		if err != nil {
 			return err
 		}
-		if !last.Hash.IsZero() && (e.Seq != last.Next() || e.Prev != last.Hash) {
+		switch {
+		case last.Hash.IsZero() && e.Seq != from && e.Kind != record.ThreadForked:
+			return fmt.Errorf("no entry %d of %s before entry %d: %w", from, id, e.Seq, record.ErrDamaged)
+		case !last.Hash.IsZero() && (e.Seq != last.Next() || e.Prev != last.Hash):
 			return fmt.Errorf("entry %d of %s does not follow entry %d: %w", e.Seq, id, last.Seq, record.ErrDamaged)
 		}
 		last = e.Head()
@@ -88,13 +91,33 @@ func parseStored(id record.ThreadID, k, line []byte) (record.Entry, error) {
 	return e, nil
 }
 
-// Head implements [record.Store].
+// Head implements [record.Store]. Like an append it waits no longer than its context or AppendTimeout.
 func (s *Store) Head(ctx context.Context, id record.ThreadID) (record.Head, error) {
-	m, err := s.existing(ctx, id)
+	err := s.decided(ctx, id)
+	var m *mark
+	if err == nil {
+		m, err = s.existing(ctx, id)
+	}
 	if err != nil {
 		return record.Head{}, fmt.Errorf("head of %s: %w", id, err)
 	}
 	return m.head, nil
+}
+
+// decided returns when no append to the thread that failed for its caller can become durable any more.
+func (s *Store) decided(ctx context.Context, id record.ThreadID) error {
+	st := s.threads.find(id)
+	if st == nil || !st.doubted.Load() {
+		return nil
+	}
+	timeout, stop := deadline(ctx)
+	defer stop()
+	if err := s.takeTurn(ctx, timeout, st); err != nil { // which such an append keeps
+		return err
+	}
+	st.doubted.Store(false)
+	st.release()
+	return nil
 }
 
 // existing returns what is acknowledged of a thread, or record.ErrNotFound.

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"condensate.dev/cnd/core/record"
 )
@@ -21,6 +22,8 @@ type state struct {
 	// turn holds one token. Who took it may write to the thread; an append that timed out keeps it until the disk has
 	// answered, since until then nobody knows the head.
 	turn chan struct{}
+	// doubted is set while an append may be undecided whose caller has left.
+	doubted atomic.Bool
 
 	mu    sync.Mutex // guards acked
 	acked *mark      // nil until loaded; not before then is anything written

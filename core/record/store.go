@@ -42,7 +42,8 @@ type Store interface {
 	// error wrapping ErrNotFound. A fork's inherited entries are read with [ReadThrough].
 	Entries(ctx context.Context, thread ThreadID, from Seq) iter.Seq2[Entry, error]
 
-	// Head returns the place of the thread's newest entry, or an error wrapping ErrNotFound.
+	// Head returns the place of the thread's newest entry, or an error wrapping ErrNotFound. While it is undecided
+	// whether the entries of a failed Append of this thread become durable, it waits: what it returns holds for good.
 	Head(ctx context.Context, thread ThreadID) (Head, error)
 
 	// Blob returns the content with that digest, or an error wrapping ErrNoBlob.

@@ -181,6 +181,30 @@ func testCanceled(t *testing.T, s record.Store) {
 	}
 }
 
+// testHeadDecides cancels appends at any moment. The head that is read after a failed one is the last word: whoever goes
+// on from there meets no conflict.
+func testHeadDecides(t *testing.T, s record.Store) {
+	w := NewWriter(1)
+	mustAppend(t, s, record.Head{}, w.Start(t, 1)...)
+	for range 100 {
+		before := w.Head
+		next := w.More(t, 1)
+		canceled, cancel := context.WithCancel(ctx(t))
+		go cancel()
+		_, err := s.Append(canceled, w.ID, before, next...)
+		if err == nil {
+			continue
+		}
+		head, err := s.Head(ctx(t), w.ID)
+		if err != nil || (head != before && head != w.Head) {
+			t.Fatalf("head after a canceled append is %v, error %v", head, err)
+		}
+		w.Head = head
+		at := w.Head
+		mustAppend(t, s, at, w.Seal(t, record.MessageAccepted, `{"text":"instead"}`))
+	}
+}
+
 func testManyThreads(t *testing.T, s record.Store) {
 	const threads, rounds = 16, 12
 	done := make(chan error, 2*threads)

@@ -31,6 +31,7 @@ func TestStore(t *testing.T, open func(t *testing.T) record.Store) {
 		{"slices belong to the caller", testOwnership},
 		{"a loop sees the entries as of its call", testSnapshot},
 		{"a canceled call writes nothing", testCanceled},
+		{"the head after a failed append is the last word", testHeadDecides},
 		{"many threads at once", testManyThreads},
 		{"one place has one winner", testOneWinner},
 	} {
