@@ -112,6 +112,9 @@ func (a *actor) answer(ctx context.Context, r request) (answer reply) {
 			err = nil
 		}
 		if err != nil {
+			if !errors.Is(err, record.ErrNotFound) {
+				m.report(err)
+			}
 			return reply{err: err}
 		}
 	}

@@ -31,8 +31,8 @@ type Options struct {
 	Version string
 	// Grace replaces [CloseGrace] when it is not 0.
 	Grace time.Duration
-	// Report hears of trouble that is not answered to a caller: a record that does not fold, a store that refuses. Nil
-	// drops it. It must not block.
+	// Report hears of trouble with a thread, answered to a caller or not: a record that does not fold, a store that
+	// refuses. Nil drops it. It must not block.
 	Report func(thread record.ThreadID, err error)
 
 	open openBuilder // nil: builder.Open

@@ -231,6 +231,7 @@ func TestPoison(t *testing.T) {
 		err = b.Recover(t.Context(), []record.ThreadID{bad, good})
 		require.ErrorIs(t, err, ErrUnknownKind)
 		require.ErrorContains(t, err, "turn.teleported")
+		require.Equal(t, 1, b.reported())
 		synctest.Wait()
 		require.Len(t, b.entries(good, record.TurnFinished), 1)
 		_, err = b.Submit(t.Context(), bad, Message{Content: text("a")})

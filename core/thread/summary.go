@@ -11,6 +11,7 @@ const (
 	StateWaiting = "waiting"
 	StateLost    = "lost"
 	StateForeign = "imported" // read-only: its head was signed elsewhere
+	StateBroken  = "broken"   // the runtime cannot go on with it; Trouble says why
 )
 
 // Summary is the line of a thread in a list: a projection, rebuilt from the entries alone by [Summarize].
@@ -30,6 +31,8 @@ type Summary struct {
 	Usage    Usage           `json:"usage"` // sum over all answers; a field is null until some answer reported it
 	Requests int             `json:"requests"`
 	Unknown  int             `json:"unknown_usage"` // attempts whose usage the provider did not report
+	// Trouble is set by the runtime that shows a broken thread, never by [Summarize].
+	Trouble *Error `json:"trouble,omitempty"`
 }
 
 // Summarize returns the summary after e, given the one before it. It is pure and never fails: what only a body

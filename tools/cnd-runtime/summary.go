@@ -28,6 +28,12 @@ func printSummary(w io.Writer, s thread.Summary) error {
 	if s.Waiting != nil && s.Waiting.Call != "" {
 		row("", "cnd-runtime thread approve %s %s", s.ID, s.Waiting.Call)
 	}
+	if s.Trouble != nil {
+		row("", "%s", s.Trouble.Message)
+	}
+	if s.Trouble != nil && s.Trouble.Hint != "" {
+		row("", "%s", s.Trouble.Hint)
+	}
 	row("entries", "%d, %d turns, %d requests, %d messages queued", s.Seq+1, s.Turns, s.Requests, s.Queued)
 	row("tokens", "%s in, %s out, %s read from the cache, %s written to it", count(s.Usage.Input), count(s.Usage.Output),
 		count(s.Usage.CacheRead), count(s.Usage.CacheWrite))

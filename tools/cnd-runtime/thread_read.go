@@ -42,7 +42,7 @@ func list(ctx context.Context, c *cli.Command) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintf(table, "%s\t%s\t%d turns\t%s\t%s\n", s.ID, state(s), s.Turns, s.Updated[:19], transcript.Clean(title(s))); err != nil {
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%d turns\t%s\t%s\n", s.ID, state(s), s.Turns, s.Updated[:min(19, len(s.Updated))], transcript.Clean(title(s))); err != nil {
 			return err
 		}
 	}
@@ -65,8 +65,12 @@ func state(s thread.Summary) string {
 	return s.State
 }
 
+// title is what a list says of a thread; of a broken one, why it is.
 func title(s thread.Summary) string {
-	if s.Title != "" {
+	switch {
+	case s.Trouble != nil:
+		return s.Trouble.Message
+	case s.Title != "":
 		return s.Title
 	}
 	return s.Cwd

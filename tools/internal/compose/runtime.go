@@ -63,6 +63,7 @@ type Runtime struct {
 	accounts accounts
 	hub      *follow.Hub
 	host     *loop.Host
+	troubles *troubles
 	maker    threadMaker
 
 	closing    atomic.Bool
@@ -123,12 +124,11 @@ func (r *Runtime) open(signer *notes.Key) error {
 	}
 	r.accounts = newAccounts(p.Settings.SimAddr, p.Credential)
 	r.hub = follow.NewHub(r.store, follow.Options{})
+	r.troubles = newTroubles(p.Log)
 	r.host = loop.NewHost(loop.Ports{
 		Store: r.store, Model: r.accounts, Tools: tools, Policy: owner, Now: time.Now, Entropy: rand.Reader,
-		Follower: signing{r.hub, r.heads}, Ready: r.store.Ready,
-	}, loop.Options{Version: p.Version, Report: func(id record.ThreadID, err error) {
-		p.Log.Error("thread in trouble", slog.String(logging.KeyThread, string(id)), slog.Any(logging.KeyErr, err))
-	}})
+		Follower: watched{signing{r.hub, r.heads}, r.troubles}, Ready: r.store.Ready,
+	}, loop.Options{Version: p.Version, Report: r.troubles.report})
 	r.maker = threadMaker{
 		settings: p.Settings, accounts: r.accounts, tools: tools.Specs(), headKey: signer.VerifierKey(), isolation: IsolationNone,
 	}
@@ -139,7 +139,7 @@ func (r *Runtime) open(signer *notes.Key) error {
 func (r *Runtime) Handler(addr string) http.Handler {
 	records := records{r.store, r.heads}
 	return httpapi.New(httpapi.Options{
-		Host: r.host, Store: r.store, Threads: threads{r.store}, Follow: r.hub,
+		Host: r.host, Store: r.store, Threads: threads{r.store, r.troubles}, Follow: r.hub,
 		NewThread: r.maker.make,
 		Export:    records.export,
 		Import:    records.importRecord,

@@ -26,8 +26,12 @@ func project(prev []byte, e record.Entry) ([]byte, error) {
 	return json.Marshal(thread.Summarize(s, e))
 }
 
-// threads lists threads by their projections.
-type threads struct{ store *pebblestore.Store }
+// threads lists threads by their projections. One that cannot be read, or whose thread is in trouble, is shown as
+// broken.
+type threads struct {
+	store    *pebblestore.Store
+	troubles *troubles
+}
 
 var _ httpapi.Threads = threads{}
 
@@ -38,11 +42,11 @@ func (t threads) Summaries(ctx context.Context, after record.ThreadID) iter.Seq2
 			if err == nil && p.Thread <= after {
 				continue
 			}
-			var s thread.Summary
-			if err == nil {
-				s, err = summary(p)
+			if err != nil {
+				yield(thread.Summary{}, err)
+				return
 			}
-			if !yield(s, err) || err != nil {
+			if !yield(t.shown(p), nil) {
 				return
 			}
 		}
@@ -55,7 +59,15 @@ func (t threads) Summary(ctx context.Context, id record.ThreadID) (thread.Summar
 	if err != nil {
 		return thread.Summary{}, err
 	}
-	return summary(p)
+	return t.shown(p), nil
+}
+
+func (t threads) shown(p pebblestore.Projected) thread.Summary {
+	s, err := summary(p)
+	if err != nil {
+		return broken(thread.Summary{ID: p.Thread}, err)
+	}
+	return t.troubles.mark(s)
 }
 
 func summary(p pebblestore.Projected) (thread.Summary, error) {
