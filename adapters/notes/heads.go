@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,12 @@ import (
 	"condensate.dev/cnd/core/record"
 )
 
-// MaxDelay is how long a head that was given to [Heads.Add] may wait for others before the file is synced.
-const MaxDelay = 500 * time.Millisecond
+const (
+	// MaxDelay is how long a head that was given to [Heads.Add] may wait for others before the file is synced.
+	MaxDelay = 500 * time.Millisecond
+	// RetryDelay is how long the background writer waits after a failed write. What waits is kept.
+	RetryDelay = 10 * time.Second
+)
 
 // Errors of heads.
 var (
@@ -29,13 +34,13 @@ var (
 type file interface {
 	ReadAt(b []byte, off int64) (int, error)
 	Write(b []byte) (int, error)
+	Truncate(size int64) error
 	Sync() error
 	Close() error
 }
 
 // Heads signs heads and appends the notes to the file of heads. It is safe for concurrent use; there must be only one
-// for a file (the lock of the store sees to that). After a failed write it signs nothing more: opening the file again
-// finds out what is there.
+// for a file (the lock of the store sees to that). What a failed write left is cut off before the next one.
 type Heads struct {
 	key     record.HeadSigner
 	onError func(error)
@@ -43,13 +48,16 @@ type Heads struct {
 	done    chan struct{} // closed by Close
 	ended   chan struct{} // closed when the background writer has ended
 
-	mu      sync.Mutex // guards what follows
-	file    file
-	size    int64
-	last    record.Digest // hash of the last note
-	newest  map[record.ThreadID]place
-	waiting []waiting // given to Add and not yet written, one for a thread
-	err     error     // sticky: the first failed write, or ErrClosed
+	adding  sync.Mutex // guards waiting; never held while the file is used
+	waiting []waiting  // given to Add and not yet taken by flush, one for a thread
+
+	mu     sync.Mutex // guards what follows; taken before adding
+	file   file
+	size   int64
+	last   record.Digest // hash of the last note
+	newest map[record.ThreadID]place
+	err    error // of the last write; nil when it went well
+	closed bool
 }
 
 type waiting struct {
@@ -111,11 +119,8 @@ func (h *Heads) load(f *os.File) error {
 // Add has a head signed, written and synced within [MaxDelay]. It does not wait for that. Of several heads of one
 // thread that come within the delay only the last is signed.
 func (h *Heads) Add(thread record.ThreadID, at record.Head) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
-		return
-	}
+	h.adding.Lock()
+	defer h.adding.Unlock()
 	for i := range h.waiting {
 		if h.waiting[i].thread == thread {
 			h.waiting[i].at = at
@@ -129,6 +134,26 @@ func (h *Heads) Add(thread record.ThreadID, at record.Head) {
 	select {
 	case h.wake <- struct{}{}:
 	default:
+	}
+}
+
+// take returns what waits.
+func (h *Heads) take() []waiting {
+	h.adding.Lock()
+	defer h.adding.Unlock()
+	taken := h.waiting
+	h.waiting = nil
+	return taken
+}
+
+// giveBack has what was taken wait again, but for the threads that something newer waits for.
+func (h *Heads) giveBack(taken []waiting) {
+	h.adding.Lock()
+	defer h.adding.Unlock()
+	for _, w := range taken {
+		if !slices.ContainsFunc(h.waiting, func(n waiting) bool { return n.thread == w.thread }) {
+			h.waiting = append(h.waiting, w)
+		}
 	}
 }
 
@@ -146,6 +171,13 @@ func (h *Heads) Flush() error {
 	defer h.mu.Unlock()
 	_, err := h.flush(nil)
 	return err
+}
+
+// Err returns why heads are not signed at present: the error of the last write. nil when it went well.
+func (h *Heads) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
 }
 
 // Newest returns the newest signed head of a thread that is in the file; nil when there is none.
@@ -178,12 +210,12 @@ func (h *Heads) read(p place) (record.SignedHead, error) {
 // Close writes what waits, ends the background writer and closes the file.
 func (h *Heads) Close() error {
 	h.mu.Lock()
-	if errors.Is(h.err, ErrClosed) {
+	if h.closed {
 		h.mu.Unlock()
 		return nil
 	}
 	_, err := h.flush(nil)
-	h.err = ErrClosed
+	h.closed = true
 	err = errors.Join(err, h.file.Close())
 	h.mu.Unlock()
 	close(h.done)
@@ -200,28 +232,31 @@ func (h *Heads) write() {
 			return
 		case <-h.wake:
 		}
-		select { // let others join
-		case <-h.done:
-			return
-		case <-time.After(MaxDelay):
-		}
-		if err := h.Flush(); err != nil { // for ever: nothing is written any more
-			if !errors.Is(err, ErrClosed) {
-				h.onError(err)
+		for delay := MaxDelay; delay > 0; { // at first for others to join
+			select {
+			case <-h.done:
+				return
+			case <-time.After(delay):
 			}
-			return
+			delay = 0
+			if err := h.Flush(); err != nil && !errors.Is(err, ErrClosed) {
+				h.onError(err)
+				delay = RetryDelay
+			}
 		}
 	}
 }
 
 // flush signs what waits, then extra, writes the notes in one piece and syncs. The caller holds mu. It returns the
-// head of extra. A waiting head that cannot be signed is reported and dropped: it must not stop other threads.
+// head of extra. A waiting head that cannot be signed is reported and dropped: it must not stop other threads. After a
+// failed write all of them wait again.
 func (h *Heads) flush(extra *waiting) (signed record.SignedHead, err error) {
-	if h.err != nil {
-		return record.SignedHead{}, h.err
+	if h.closed {
+		return record.SignedHead{}, ErrClosed
 	}
+	taken := h.take()
 	b := batch{heads: h, last: h.last, newest: make(map[record.ThreadID]fresh)}
-	for _, w := range h.waiting {
+	for _, w := range taken {
 		if _, err := b.add(w); err != nil {
 			h.onError(err)
 		}
@@ -229,20 +264,27 @@ func (h *Heads) flush(extra *waiting) (signed record.SignedHead, err error) {
 	if extra != nil {
 		signed, err = b.add(*extra)
 	}
-	if len(b.lines) > 0 {
-		if err := h.append(b.lines); err != nil {
-			h.err = err
-			return record.SignedHead{}, err
-		}
+	if len(b.lines) == 0 {
+		return signed, err
 	}
-	h.last, h.waiting = b.last, nil
+	if h.err = h.append(b.lines); h.err != nil {
+		h.giveBack(taken)
+		return record.SignedHead{}, h.err
+	}
+	h.last = b.last
 	for thread, n := range b.newest {
 		h.newest[thread] = n.place
 	}
 	return signed, err
 }
 
+// append writes lines after the whole ones.
 func (h *Heads) append(lines []byte) error {
+	if h.err != nil {
+		if err := errors.Join(h.file.Truncate(h.size), h.file.Sync()); err != nil {
+			return fmt.Errorf("cut off what a failed write left of heads: %w", err)
+		}
+	}
 	if _, err := h.file.Write(lines); err != nil {
 		return fmt.Errorf("write heads: %w", err)
 	}

@@ -184,7 +184,8 @@ type memoryFile struct {
 	mu    sync.Mutex
 	text  []byte
 	syncs int
-	fail  error // of every sync, when set
+	fail  error         // of every sync, when set
+	hang  chan struct{} // when set, every sync first takes from it, and then again
 }
 
 func (m *memoryFile) ReadAt(b []byte, off int64) (int, error) {
@@ -200,7 +201,18 @@ func (m *memoryFile) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+func (m *memoryFile) Truncate(size int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.text = m.text[:size]
+	return nil
+}
+
 func (m *memoryFile) Sync() error {
+	if m.hang != nil {
+		<-m.hang
+		<-m.hang
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail == nil {
@@ -249,27 +261,70 @@ func TestHeadsBatch(t *testing.T) {
 	})
 }
 
-// TestHeadsFail shows that a failed sync ends all signing: what was written may be lost, and a second note for the
-// same place would be worse.
+// TestHeadsDoNotWait adds a head while another one is being synced: who adds is in the middle of a turn.
+func TestHeadsDoNotWait(t *testing.T) {
+	f := &memoryFile{hang: make(chan struct{})}
+	h := memoryHeads(f, func(err error) { t.Error(err) })
+	signed, added := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := h.Sign(recordtest.ThreadID(1), at(1))
+		signed <- err
+	}()
+	f.hang <- struct{}{} // the sync has begun
+	go func() {
+		h.Add(recordtest.ThreadID(1), at(2))
+		h.Add(recordtest.ThreadID(2), at(1))
+		close(added)
+	}()
+	select {
+	case <-added:
+	case <-time.After(10 * time.Second):
+		t.Error("Add waits for the disk")
+	}
+	close(f.hang)
+	require.NoError(t, <-signed)
+	require.NoError(t, h.Close())
+	lines, syncs := f.counts()
+	require.Equal(t, [2]int{3, 2}, [2]int{lines, syncs})
+}
+
+// TestHeadsFail shows that a failed sync costs no head: what the write left is cut off and written again.
 func TestHeadsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &memoryFile{fail: errors.New("disk on fire")}
+		broken := errors.New("disk on fire")
+		f := &memoryFile{fail: broken}
 		var heard []error
 		h := memoryHeads(f, func(err error) { heard = append(heard, err) })
 		h.Add(recordtest.ThreadID(1), at(1))
-		time.Sleep(2 * MaxDelay)
-		synctest.Wait()
-		require.Len(t, heard, 1)
-		require.ErrorIs(t, heard[0], f.fail)
-		broken := f.fail
-		f.fail = nil
 		h.Add(recordtest.ThreadID(2), at(1))
-		_, err := h.Sign(recordtest.ThreadID(2), at(1))
+		time.Sleep(2 * MaxDelay)
+		require.Len(t, heard, 1)
+		require.ErrorIs(t, heard[0], broken)
+		require.ErrorIs(t, h.Err(), broken)
+		_, err := h.Sign(recordtest.ThreadID(3), at(1))
 		require.ErrorIs(t, err, broken)
 		require.ErrorIs(t, h.Flush(), broken)
-		require.ErrorIs(t, h.Close(), broken)
-		_, syncs := f.counts()
-		require.Zero(t, syncs)
+		h.Add(recordtest.ThreadID(1), at(2))
+		time.Sleep(RetryDelay)
+		require.Len(t, heard, 2, "it is tried again")
+
+		f.fail = nil
+		time.Sleep(RetryDelay)
+		require.Len(t, heard, 2)
+		require.NoError(t, h.Err())
+		_, err = h.Sign(recordtest.ThreadID(3), at(1))
+		require.NoError(t, err)
+		var signed []record.Head
+		_, size, err := scan(bytes.NewReader(f.text), func(head record.SignedHead, _ place) {
+			signed = append(signed, head.Place())
+		})
+		require.NoError(t, err, "one chain")
+		require.EqualValues(t, len(f.text), size)
+		require.ElementsMatch(t, []record.Head{at(2), at(1), at(1)}, signed)
+		newest, err := h.Newest(recordtest.ThreadID(1))
+		require.NoError(t, err)
+		require.Equal(t, at(2), newest.Place())
+		require.NoError(t, h.Close())
 	})
 }
 
