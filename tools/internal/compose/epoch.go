@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"condensate.dev/cnd/adapters/httpapi"
 	"condensate.dev/cnd/core/fault"
@@ -29,6 +31,7 @@ var pinned = [][2]string{{"anthropic-version", "2023-06-01"}, {"content-type", "
 var (
 	errFolder  = fault.New(fault.Invalid, "no-such-folder", "the thread's folder is not a folder")
 	errAccount = fault.New(fault.Invalid, "no-such-account", "the runtime has no such account")
+	errTool    = fault.New(fault.Invalid, "no-such-tool", "the agent has no such tool")
 )
 
 // threadMaker completes a client's request for a thread by the owner's settings. Configuration is read here, once;
@@ -55,6 +58,9 @@ func (m threadMaker) make(_ context.Context, r httpapi.ThreadRequest) (loop.NewT
 	} else if !m.accounts.has(account) {
 		return loop.NewThread{}, fmt.Errorf("account %q: %w", account, errAccount)
 	}
+	if err := m.checkAllow(r.Allow); err != nil {
+		return loop.NewThread{}, err
+	}
 	model := r.Model
 	if model == "" {
 		model = m.settings.Model
@@ -75,6 +81,21 @@ func (m threadMaker) make(_ context.Context, r httpapi.ThreadRequest) (loop.NewT
 			Cache: thread.Cache{TTL: m.settings.CacheTTL, Diagnostics: m.settings.CacheDiagnostics},
 		},
 	}, nil
+}
+
+// checkAllow refuses names of no tool: a typing error would otherwise show only when the agent stops for approval.
+func (m threadMaker) checkAllow(allow []string) error {
+	names := make([]string, 0, len(m.tools))
+	for _, tool := range m.tools {
+		names = append(names, tool.Name)
+	}
+	for _, name := range allow {
+		if !slices.Contains(names, name) {
+			err := fmt.Errorf("allow %q: %w", name, errTool)
+			return fault.WithHint(err, "the tools are "+strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 // system returns the system text of a thread: first what all threads share, then what is the thread's own.
