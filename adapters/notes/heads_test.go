@@ -184,7 +184,7 @@ type memoryFile struct {
 	mu    sync.Mutex
 	text  []byte
 	syncs int
-	fail  error         // of every sync, when set
+	fail  error         // of every sync, when set by failWith
 	hang  chan struct{} // when set, every sync first takes from it, and then again
 }
 
@@ -219,6 +219,13 @@ func (m *memoryFile) Sync() error {
 		m.syncs++
 	}
 	return m.fail
+}
+
+// failWith lets every sync from now on fail with err, or succeed.
+func (m *memoryFile) failWith(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = err
 }
 
 func (m *memoryFile) Close() error { return nil }
@@ -292,12 +299,14 @@ func TestHeadsDoNotWait(t *testing.T) {
 func TestHeadsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("disk on fire")
-		f := &memoryFile{fail: broken}
+		f := &memoryFile{}
+		f.failWith(broken)
 		var heard []error
 		h := memoryHeads(f, func(err error) { heard = append(heard, err) })
 		h.Add(recordtest.ThreadID(1), at(1))
 		h.Add(recordtest.ThreadID(2), at(1))
 		time.Sleep(2 * MaxDelay)
+		synctest.Wait()
 		require.Len(t, heard, 1)
 		require.ErrorIs(t, heard[0], broken)
 		require.ErrorIs(t, h.Err(), broken)
@@ -306,10 +315,12 @@ func TestHeadsFail(t *testing.T) {
 		require.ErrorIs(t, h.Flush(), broken)
 		h.Add(recordtest.ThreadID(1), at(2))
 		time.Sleep(RetryDelay)
+		synctest.Wait()
 		require.Len(t, heard, 2, "it is tried again")
 
-		f.fail = nil
+		f.failWith(nil)
 		time.Sleep(RetryDelay)
+		synctest.Wait()
 		require.Len(t, heard, 2)
 		require.NoError(t, h.Err())
 		_, err = h.Sign(recordtest.ThreadID(3), at(1))
