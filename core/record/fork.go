@@ -65,6 +65,9 @@ func lineage(ctx context.Context, s Store, thread ThreadID, from Seq) ([]segment
 		if err != nil {
 			return nil, err
 		}
+		if next.until != nil && first.Seq > next.until.Seq {
+			return nil, fmt.Errorf("thread %s begins at seq %d, after the fork at %d: %w", next.thread, first.Seq, next.until.Seq, ErrDamaged)
+		}
 		next.first = first.Seq
 		all = append(all, next)
 		if first.Kind != ThreadForked || first.Seq <= from {

@@ -165,6 +165,40 @@ func TestReadThroughDamage(t *testing.T) {
 	require.ErrorIs(t, err, record.ErrDamaged)
 }
 
+// TestReadThroughCircle shows that threads that claim to be forks of each other are damage and no endless loop.
+func TestReadThroughCircle(t *testing.T) {
+	a := &recordtest.Writer{ID: recordtest.ThreadID(1), Head: record.Head{Seq: 3, Hash: record.Digest{1}}}
+	b := &recordtest.Writer{ID: recordtest.ThreadID(2), Head: record.Head{Seq: 5, Hash: record.Digest{2}}}
+	forkOf := func(of, w *recordtest.Writer) record.Entry {
+		return w.Seal(t, record.ThreadForked, fmt.Sprintf(`{"parent":"%s","seq":%d,"hash":"%s"}`, of.ID, w.Head.Seq, w.Head.Hash))
+	}
+	s := liar{a.ID: forkOf(b, a), b.ID: forkOf(a, b)}
+	for _, id := range []record.ThreadID{a.ID, b.ID} {
+		for _, err := range record.ReadThrough(t.Context(), s, id, 0) {
+			require.ErrorIs(t, err, record.ErrDamaged)
+		}
+		_, err := record.VerifyThread(t.Context(), s, id, record.VerifyOptions{Unsigned: true}, nil)
+		require.ErrorIs(t, err, record.ErrDamaged)
+	}
+}
+
+// liar is a store whose threads have one entry each, whatever that claims.
+type liar map[record.ThreadID]record.Entry
+
+func (l liar) Entries(_ context.Context, id record.ThreadID, _ record.Seq) iter.Seq2[record.Entry, error] {
+	return func(yield func(record.Entry, error) bool) { yield(l[id], nil) }
+}
+
+func (l liar) Append(context.Context, record.ThreadID, record.Head, ...record.Entry) (record.Head, error) {
+	return record.Head{}, record.ErrReadOnly
+}
+
+func (l liar) Head(_ context.Context, id record.ThreadID) (record.Head, error) {
+	return l[id].Head(), nil
+}
+
+func (l liar) Blob(context.Context, record.Digest) ([]byte, error) { return nil, record.ErrNoBlob }
+
 // cutParent is a store that has lost the last entry of every thread but one.
 type cutParent struct {
 	*memstore.Store
