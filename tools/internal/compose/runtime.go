@@ -139,7 +139,7 @@ func (r *Runtime) open(signer *notes.Key) error {
 func (r *Runtime) Handler(addr string) http.Handler {
 	records := records{r.store, r.heads}
 	return httpapi.New(httpapi.Options{
-		Host: r.host, Store: r.store, Threads: threads{r.store, r.troubles}, Follow: r.hub,
+		Host: commands{r.host, r.store}, Store: r.store, Threads: threads{r.store, r.troubles}, Follow: r.hub,
 		NewThread: r.maker.make,
 		Export:    records.export,
 		Import:    records.importRecord,
