@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// AppendTimeout is how long the store may take for one append; after it the outcome is found out.
+	// AppendTimeout is how long the store may take for one append; after it the outcome is found out, which may take as
+	// long again.
 	AppendTimeout = 30 * time.Second
 	// maxRounds is how many decisions may follow each other before something happens; more is a fault of Next.
 	maxRounds = 100
@@ -106,25 +107,29 @@ func (m *machine) do(ctx context.Context, decide command) (Receipt, error) {
 	receipt.Seq = m.state.Head.Next()
 	for _, d := range drafts {
 		if err := m.append(ctx, d); err != nil {
+			m.withdraw(ctx)
 			return Receipt{}, err
 		}
 	}
 	m.decide(ctx)
+	if m.stopped != nil {
+		return Receipt{}, m.stopped
+	}
 	if err := m.flush(ctx); err != nil {
-		return Receipt{}, fmt.Errorf("thread %s: %w", m.state.Thread, m.withdraw(ctx, err))
+		if m.stopped == nil && errors.Is(err, errRefused) {
+			m.withdraw(ctx)
+		}
+		return Receipt{}, fmt.Errorf("thread %s: %w", m.state.Thread, err)
 	}
 	return receipt, nil
 }
 
-// withdraw takes a refused command back, so that it does not take effect after its caller was told that it failed.
-func (m *machine) withdraw(ctx context.Context, err error) error {
-	if m.stopped != nil || !errors.Is(err, errRefused) {
-		return err
+// withdraw takes a command back of which nothing was written, so that it does not take effect after its caller was told
+// that it failed.
+func (m *machine) withdraw(ctx context.Context) {
+	if err := m.load(ctx); err != nil && !errors.Is(err, record.ErrNotFound) {
+		m.stop(err)
 	}
-	if loadErr := m.load(ctx); loadErr != nil && !errors.Is(loadErr, record.ErrNotFound) {
-		m.stop(loadErr)
-	}
-	return err
 }
 
 // complete takes the completion of an effect.
@@ -185,6 +190,9 @@ func (m *machine) decide(ctx context.Context) Step {
 		step := Next(&m.state, &m.live)
 		drafts := step.Append
 		if step.Prepare != nil {
+			if m.live.Now.Before(m.builds.at) {
+				return Step{Wake: m.builds.at}
+			}
 			var err error
 			if drafts, err = m.prepare(ctx, step.Prepare); err != nil {
 				m.failed(&m.builds, err)
@@ -274,9 +282,12 @@ func (m *machine) flush(ctx context.Context) error {
 	return nil
 }
 
-// settle finds out what a failed append left behind; nil means that all of it is durable.
+// settle finds out what a failed append left behind; nil means that all of it is durable. While the store cannot say,
+// the batch is kept: the same bytes again succeed, whatever became of them.
 func (m *machine) settle(ctx context.Context, err error) error {
-	head, headErr := m.ports.Store.Head(ctx, m.state.Thread)
+	timed, cancel := context.WithTimeout(ctx, AppendTimeout)
+	defer cancel()
+	head, headErr := m.ports.Store.Head(timed, m.state.Thread)
 	if errors.Is(headErr, record.ErrNotFound) {
 		head, headErr = record.Head{}, nil
 	}
