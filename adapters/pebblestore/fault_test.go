@@ -47,6 +47,12 @@ func (f *failing) MaybeError(op errorfs.Op) error {
 // fired says whether the run came as far as the fault.
 func (f *failing) fired() bool { return f.seen.Load() >= f.n }
 
+// hitLog says whether the fault hit a write or a sync of the write-ahead log.
+func (f *failing) hitLog() bool {
+	hit := f.hit.Load()
+	return hit != nil && isLog(*hit)
+}
+
 // changes says whether op changes the disk.
 func changes(op errorfs.Op) bool {
 	return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock
@@ -91,16 +97,18 @@ func failRun(t *testing.T, f *failing, jobs []job, what string) {
 		}
 		err = m.run(s, part)
 		if err == nil {
+			require.False(t, f.hitLog(), "%s: nobody heard of it", what)
 			if err := s.Close(); err != nil {
 				require.True(t, f.fired(), "%s: %v", what, err)
 				break
 			}
+			require.False(t, f.hitLog(), "%s: nobody heard of it", what)
 			continue
 		}
 		require.True(t, f.fired(), "%s: %v", what, err)
 		require.ErrorIs(t, err, record.ErrReadOnly, what)
 		require.ErrorIs(t, err, f.errno, what)
-		if hit := f.hit.Load(); isLog(*hit) {
+		if f.hitLog() {
 			require.ErrorIs(t, <-fatal, f.errno, what)
 		}
 		for _, j := range part {
@@ -109,7 +117,7 @@ func failRun(t *testing.T, f *failing, jobs []job, what string) {
 		require.ErrorIs(t, s.Ready(), record.ErrReadOnly, what)
 		err = s.Close()
 		require.LessOrEqual(t, len(fatal), 1, "OnFatal is called once")
-		if isLog(*f.hit.Load()) {
+		if f.hitLog() {
 			require.ErrorIs(t, err, record.ErrReadOnly, what)
 		}
 		break
@@ -122,7 +130,7 @@ func failRun(t *testing.T, f *failing, jobs []job, what string) {
 
 // isLog says whether op writes or syncs the write-ahead log.
 func isLog(op errorfs.Op) bool {
-	return op.Kind != errorfs.OpFilePreallocate && changes(op) && strings.HasSuffix(op.Path, ".log")
+	return (op.Kind == errorfs.OpFileWrite || isLogSync(op)) && strings.HasSuffix(op.Path, ".log")
 }
 
 func appendOnly(s record.Store, j job) error {
@@ -243,14 +251,15 @@ func TestFailedSyncFailsAllWaiters(t *testing.T) {
 		go func() {
 			w := recordtest.NewWriter(i + 1)
 			next, expect := w.Start(t, 1), record.Head{}
-			for {
-				if err := m.append(context.Background(), s, expect, next...); err != nil {
-					failed <- err
-					return
+			var err error
+			for range 1000 { // far more than 40 syncs
+				if err = m.append(context.Background(), s, expect, next...); err != nil {
+					break
 				}
 				expect = w.Head
 				next = w.More(t, 1)
 			}
+			failed <- err
 		}()
 	}
 	for range cap(failed) {

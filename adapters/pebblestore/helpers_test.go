@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long something that must happen may take on a busy machine.
-const patience = 30 * time.Second
+const patience = 20 * time.Second
 
 // moment is how often something is looked at, and how long a test waits for what must not happen.
 const moment = 20 * time.Millisecond
@@ -198,10 +198,12 @@ func noise(rng *rand.Rand, n int) string {
 	return `{"noise":"` + string(b) + `"}`
 }
 
-// run appends the jobs until one fails.
+// run appends the jobs until one fails. None may take longer than patience.
 func (m *model) run(s record.Store, jobs []job) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	for _, j := range jobs {
-		if err := m.append(context.Background(), s, j.expect, j.entries...); err != nil {
+		if err := m.append(ctx, s, j.expect, j.entries...); err != nil {
 			return err
 		}
 	}

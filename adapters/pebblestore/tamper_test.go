@@ -134,6 +134,10 @@ func TestTamper(t *testing.T) {
 			}
 			require.ErrorIs(t, err, record.ErrDamaged)
 			require.Equal(t, fault.Corrupt, fault.ClassOf(err))
+			if name != "a blob is another" {
+				_, err = stored(s, w.ID)
+				require.ErrorIs(t, err, record.ErrDamaged, "reading alone finds it")
+			}
 		})
 	}
 }
