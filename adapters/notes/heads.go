@@ -24,11 +24,14 @@ const (
 var (
 	// ErrOtherKey: the last note in the file was signed by another key than the one that was given.
 	ErrOtherKey = fault.New(fault.Config, "record-key-changed", "the file of signed heads was signed by another key")
-	// ErrOtherHead: another head was signed for the same place of the thread.
-	ErrOtherHead = fault.New(fault.Corrupt, "head-signed-otherwise", "another head is signed for this place of the thread")
+	// ErrOtherHead: the thread does not hold the entry that its newest signed head names.
+	ErrOtherHead = fault.New(fault.Corrupt, "head-signed-otherwise", "the thread is not the one whose head was signed before")
 	// ErrClosed: the file is closed.
 	ErrClosed = fault.New(fault.Unavailable, "heads-closed", "file of signed heads is closed")
 )
+
+// HashAt returns the hash of the thread's entry at seq; the zero digest when there is none.
+type HashAt func(thread record.ThreadID, seq record.Seq) (record.Digest, error)
 
 // file is what Heads needs of an *os.File.
 type file interface {
@@ -39,24 +42,26 @@ type file interface {
 	Close() error
 }
 
-// Heads signs heads and appends the notes to the file of heads. It is safe for concurrent use; there must be only one
-// for a file (the lock of the store sees to that). What a failed write left is cut off before the next one.
+// Heads signs heads and appends the notes to the file of heads. It signs a thread's head only after it has seen that the
+// thread still holds what was signed of it last, and never an older place than that. It is safe for concurrent use;
+// there must be only one for a file (the lock of the store sees to that). What a failed write left is cut off before the next one.
 type Heads struct {
 	key     record.HeadSigner
+	hashAt  HashAt
 	onError func(error)
 	wake    chan struct{} // holds one token while something waits
 	done    chan struct{} // closed by Close
 	ended   chan struct{} // closed when the background writer has ended
 
-	adding  sync.Mutex // guards waiting; never held while the file is used
+	adding  sync.Mutex // guards what follows; never held while the file is used
 	waiting []waiting  // given to Add and not yet taken by flush, one for a thread
+	err     error      // of the last write; nil when it went well
 
 	mu     sync.Mutex // guards what follows; taken before adding
 	file   file
 	size   int64
 	last   record.Digest // hash of the last note
 	newest map[record.ThreadID]place
-	err    error // of the last write; nil when it went well
 	closed bool
 }
 
@@ -66,15 +71,15 @@ type waiting struct {
 }
 
 // OpenHeads opens the file of heads at path, or makes it, and starts a background writer; onError hears its failures
-// and the heads that could not be signed, and must not call the Heads. A last line without a newline is trimmed; other
+// and the heads that could not be signed. Neither onError nor hashAt may call the Heads. A last line without a newline is trimmed; other
 // damage is an error wrapping [ErrHeadsDamaged], a file signed by another key one wrapping [ErrOtherKey].
-func OpenHeads(path string, key record.HeadSigner, onError func(error)) (*Heads, error) {
+func OpenHeads(path string, key record.HeadSigner, hashAt HashAt, onError func(error)) (*Heads, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("heads: %w", err)
 	}
 	h := &Heads{
-		key: key, onError: onError, file: f, newest: make(map[record.ThreadID]place),
+		key: key, hashAt: hashAt, onError: onError, file: f, newest: make(map[record.ThreadID]place),
 		wake: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if err := h.load(f); err != nil {
@@ -146,10 +151,15 @@ func (h *Heads) take() []waiting {
 	return taken
 }
 
-// giveBack has what was taken wait again, but for the threads that something newer waits for.
-func (h *Heads) giveBack(taken []waiting) {
+// wrote notes how the write of taken went. After a failure they wait again, but for the threads that something newer
+// waits for.
+func (h *Heads) wrote(taken []waiting, err error) {
 	h.adding.Lock()
 	defer h.adding.Unlock()
+	h.err = err
+	if err == nil {
+		return
+	}
 	for _, w := range taken {
 		if !slices.ContainsFunc(h.waiting, func(n waiting) bool { return n.thread == w.thread }) {
 			h.waiting = append(h.waiting, w)
@@ -157,8 +167,8 @@ func (h *Heads) giveBack(taken []waiting) {
 	}
 }
 
-// Sign returns the signed head of that place. It is in the file and synced, with all heads given to Add before; a
-// place that is the newest signed one already gets the same note again.
+// Sign returns the signed head of that place, or the newest one of the thread when that is not older. It is in the file
+// and synced, with all heads given to Add before.
 func (h *Heads) Sign(thread record.ThreadID, at record.Head) (record.SignedHead, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,10 +183,10 @@ func (h *Heads) Flush() error {
 	return err
 }
 
-// Err returns why heads are not signed at present: the error of the last write. nil when it went well.
+// Err returns why heads are not signed at present: the error of the last write; nil when it went well. It does not wait.
 func (h *Heads) Err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.adding.Lock()
+	defer h.adding.Unlock()
 	return h.err
 }
 
@@ -267,9 +277,10 @@ func (h *Heads) flush(extra *waiting) (signed record.SignedHead, err error) {
 	if len(b.lines) == 0 {
 		return signed, err
 	}
-	if h.err = h.append(b.lines); h.err != nil {
-		h.giveBack(taken)
-		return record.SignedHead{}, h.err
+	failed := h.append(b.lines)
+	h.wrote(taken, failed)
+	if failed != nil {
+		return record.SignedHead{}, failed
 	}
 	h.last = b.last
 	for thread, n := range b.newest {
@@ -280,7 +291,7 @@ func (h *Heads) flush(extra *waiting) (signed record.SignedHead, err error) {
 
 // append writes lines after the whole ones.
 func (h *Heads) append(lines []byte) error {
-	if h.err != nil {
+	if h.Err() != nil {
 		if err := errors.Join(h.file.Truncate(h.size), h.file.Sync()); err != nil {
 			return fmt.Errorf("cut off what a failed write left of heads: %w", err)
 		}
@@ -309,20 +320,24 @@ type fresh struct {
 	signed record.SignedHead
 }
 
-// add signs one place after what is in the batch, unless it is the newest signed one already.
+// add signs one place after what is in the batch, unless that or a later place of the thread is signed already.
 func (b *batch) add(w waiting) (record.SignedHead, error) {
 	mine, here := b.newest[w.thread]
 	old, known := mine.place, here
 	if !here {
 		old, known = b.heads.newest[w.thread]
 	}
+	if known {
+		if err := b.heads.check(w, old.head); err != nil {
+			return record.SignedHead{}, err
+		}
+	}
 	switch {
-	case known && old.head == w.at && here:
+	case !known || old.head.Seq < w.at.Seq:
+	case here:
 		return mine.signed, nil
-	case known && old.head == w.at:
+	default:
 		return b.heads.read(old)
-	case known && old.head.Seq == w.at.Seq:
-		return record.SignedHead{}, fmt.Errorf("head %d of %s: %w", w.at.Seq, w.thread, ErrOtherHead)
 	}
 	signed, err := record.SignHead(b.heads.key, w.thread, w.at, b.last)
 	if err != nil {
@@ -330,11 +345,23 @@ func (b *batch) add(w waiting) (record.SignedHead, error) {
 	}
 	start := len(b.lines)
 	b.lines = signed.AppendLine(b.lines)
-	p := place{offset: b.heads.size + int64(start), length: len(b.lines) - start, head: w.at}
+	b.newest[w.thread] = fresh{place{offset: b.heads.size + int64(start), length: len(b.lines) - start, head: w.at}, signed}
 	b.lines = append(b.lines, '\n')
 	b.last = signed.NoteHash()
-	if p.newer(old, known) {
-		b.newest[w.thread] = fresh{p, signed}
-	}
 	return signed, nil
+}
+
+// check says whether the thread that w is a place of still holds what was signed of it last.
+func (h *Heads) check(w waiting, signed record.Head) error {
+	hash := w.at.Hash
+	if w.at.Seq != signed.Seq {
+		var err error
+		if hash, err = h.hashAt(w.thread, signed.Seq); err != nil {
+			return fmt.Errorf("check signed head %d of %s: %w", signed.Seq, w.thread, err)
+		}
+	}
+	if hash != signed.Hash {
+		return fmt.Errorf("entry %d of %s: %w", signed.Seq, w.thread, ErrOtherHead)
+	}
+	return nil
 }

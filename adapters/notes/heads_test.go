@@ -31,12 +31,15 @@ func testKey(t *testing.T, seed byte) *Key {
 
 func openHeads(t *testing.T, path string, key record.HeadSigner) *Heads {
 	t.Helper()
-	h, err := OpenHeads(path, key, func(err error) { t.Errorf("background writer: %v", err) })
+	h, err := OpenHeads(path, key, hashAt, func(err error) { t.Errorf("background writer: %v", err) })
 	require.NoError(t, err)
 	return h
 }
 
-// place returns a place of a thread.
+// hashAt knows every place of every thread.
+func hashAt(_ record.ThreadID, seq record.Seq) (record.Digest, error) { return at(int(seq)).Hash, nil }
+
+// at returns a place of a thread.
 func at(seq int) record.Head {
 	return record.Head{Seq: record.Seq(seq), Hash: record.NewBlob([]byte{byte(seq), byte(seq >> 8)}).Digest}
 }
@@ -75,8 +78,8 @@ func TestHeads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, newest.NoteHash(), last.Prev)
 	older, err := h.Sign(a, at(5))
-	require.NoError(t, err, "an older place may be signed late")
-	require.Equal(t, last.NoteHash(), older.Prev)
+	require.NoError(t, err)
+	require.Equal(t, *newest, older, "an older place is not signed after a newer one")
 	_, err = h.Sign(a, record.Head{Seq: 7, Hash: at(8).Hash})
 	require.ErrorIs(t, err, ErrOtherHead)
 	require.NoError(t, h.Close())
@@ -88,7 +91,7 @@ func TestHeads(t *testing.T) {
 	}
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, 5, bytes.Count(text, []byte("\n")), "3, 2 and 7, 4, 5: what came together of one thread is one note")
+	require.Equal(t, 4, bytes.Count(text, []byte("\n")), "3, 2 and 7, 4: what came together of one thread is one note")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -151,7 +154,7 @@ func TestHeadsDamaged(t *testing.T) {
 	refuse := func(name string, want error, bad ...[]byte) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(path, bytes.Join(bad, nil), 0o600))
-		_, err := OpenHeads(path, key, func(error) {})
+		_, err := OpenHeads(path, key, hashAt, func(error) {})
 		require.ErrorIs(t, err, want, name)
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -169,11 +172,11 @@ func TestHeadsDamaged(t *testing.T) {
 		forged := bytes.Clone(lines[2])
 		forged[signature] ^= 1 << bit
 		require.NoError(t, os.WriteFile(path, bytes.Join([][]byte{lines[0], lines[1], forged}, nil), 0o600))
-		_, err := OpenHeads(path, key, func(error) {})
+		_, err := OpenHeads(path, key, hashAt, func(error) {})
 		require.Error(t, err)
 	}
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	_, err = OpenHeads(path, testKey(t, 2), func(error) {})
+	_, err = OpenHeads(path, testKey(t, 2), hashAt, func(error) {})
 	require.ErrorIs(t, err, ErrOtherKey)
 	require.Equal(t, fault.Config, fault.ClassOf(err))
 	require.NotEmpty(t, fault.HintOf(err))
@@ -238,7 +241,7 @@ func (m *memoryFile) counts() (lines, syncs int) {
 
 func memoryHeads(f *memoryFile, onError func(error)) *Heads {
 	h := &Heads{
-		key: recordtest.NewSigner("test", 1), onError: onError, file: f, newest: make(map[record.ThreadID]place),
+		key: recordtest.NewSigner("test", 1), hashAt: hashAt, onError: onError, file: f, newest: make(map[record.ThreadID]place),
 		wake: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go h.write()
@@ -357,6 +360,49 @@ func TestHeadsPoison(t *testing.T) {
 	_, err = h.Sign(recordtest.ThreadID(1), record.Head{Seq: 1, Hash: at(2).Hash})
 	require.ErrorIs(t, err, ErrOtherHead)
 	require.NoError(t, h.Close())
+}
+
+// TestHeadsOtherHistory gives heads of a thread that was changed while nobody looked: what is signed of it stands.
+func TestHeadsOtherHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "heads.jsonl")
+	key := testKey(t, 1)
+	thread := recordtest.ThreadID(1)
+	h := openHeads(t, path, key)
+	_, err := h.Sign(thread, at(5))
+	require.NoError(t, err)
+	require.NoError(t, h.Close())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	unreadable := errors.New("unreadable")
+	for name, c := range map[string]struct {
+		at     int
+		holds  record.Digest // at the signed place
+		fails  error
+		reason error
+	}{
+		"another entry": {at: 9, holds: at(6).Hash, reason: ErrOtherHead},
+		"shorter":       {at: 4, reason: ErrOtherHead},
+		"unreadable":    {at: 9, fails: unreadable, reason: unreadable},
+	} {
+		var heard []error
+		h, err := OpenHeads(path, key, func(id record.ThreadID, seq record.Seq) (record.Digest, error) {
+			require.Equal(t, thread, id)
+			require.EqualValues(t, 5, seq)
+			return c.holds, c.fails
+		}, func(err error) { heard = append(heard, err) })
+		require.NoError(t, err)
+		_, err = h.Sign(thread, at(c.at))
+		require.ErrorIs(t, err, c.reason, name)
+		h.Add(thread, at(c.at))
+		require.NoError(t, h.Flush())
+		require.Len(t, heard, 1)
+		require.ErrorIs(t, heard[0], c.reason, name)
+		require.NoError(t, h.Close())
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(text), string(after), name)
+	}
 }
 
 // TestHeadsTogether signs from many goroutines: one chain.

@@ -1,6 +1,8 @@
 package compose
 
 import (
+	"context"
+
 	"condensate.dev/cnd/adapters/notes"
 	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
@@ -24,5 +26,15 @@ func (s signing) Appended(id record.ThreadID, entries []record.Entry) {
 			s.heads.Add(id, e.Head())
 			return
 		}
+	}
+}
+
+// hashAt is how heads see what the store holds.
+func hashAt(store record.Store) notes.HashAt {
+	return func(id record.ThreadID, seq record.Seq) (record.Digest, error) {
+		for e, err := range store.Entries(context.Background(), id, seq) {
+			return e.Hash, err
+		}
+		return record.Digest{}, nil
 	}
 }

@@ -104,8 +104,8 @@ func newKey() ([]byte, error) {
 func (r *Runtime) open(signer *notes.Key) error {
 	p := r.parts
 	var err error
-	r.heads, err = notes.OpenHeads(filepath.Join(p.Dirs.Data, headsFile), signer, func(err error) {
-		p.Log.Error("heads are not signed any more", slog.Any(logging.KeyErr, err))
+	r.heads, err = notes.OpenHeads(filepath.Join(p.Dirs.Data, headsFile), signer, hashAt(r.store), func(err error) {
+		p.Log.Error("a head is not signed", slog.Any(logging.KeyErr, err))
 	})
 	if err != nil {
 		return err
@@ -166,6 +166,9 @@ func (r *Runtime) reindex(ctx context.Context) (int, error) {
 func (r *Runtime) health(context.Context) httpapi.Health {
 	h := httpapi.Health{Ready: true, Version: r.parts.Version, Isolation: IsolationNone}
 	err := r.store.Ready()
+	if err == nil {
+		err = r.heads.Err()
+	}
 	if r.closing.Load() {
 		err = loop.ErrClosed
 	}
@@ -208,13 +211,13 @@ func (r *Runtime) recover(ctx context.Context) {
 	log.InfoContext(ctx, "recovered", slog.Int(logging.KeyCount, len(busy)))
 }
 
-// signHead has the head of an idle thread signed, unless it is.
+// signHead has the head of an idle thread signed, unless it is the one that was signed last.
 func (r *Runtime) signHead(ctx context.Context, id record.ThreadID) {
 	at, err := r.store.Head(ctx, id)
 	if err != nil {
 		return // its own readers will be told
 	}
-	if newest, err := r.heads.Newest(id); err == nil && (newest == nil || newest.Seq < at.Seq) {
+	if newest, err := r.heads.Newest(id); err == nil && (newest == nil || newest.Place() != at) {
 		r.heads.Add(id, at)
 	}
 }
