@@ -26,6 +26,8 @@ import (
 var (
 	// ErrNoFile: there is no such file.
 	ErrNoFile = fault.New(fault.NotFound, "no-such-file", "no such file")
+	// ErrFolder: it is a folder.
+	ErrFolder = fault.New(fault.NotFound, "no-such-file", "a folder, not a file")
 	// ErrSpoolFull: there is no space to keep the input while it is read.
 	ErrSpoolFull = fault.New(fault.StorageFull, "disk-full", "no space to keep the input while it is read")
 )
@@ -60,6 +62,8 @@ func Open(path string) (*File, error) {
 	switch {
 	case err != nil:
 		return nil, errors.Join(err, f.Close())
+	case info.IsDir():
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, ErrFolder), f.Close())
 	case !info.Mode().IsRegular():
 		defer f.Close()
 		return Spool(f, "")

@@ -120,6 +120,8 @@ func TestFileBlobs(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	_, err := jsonl.Open(filepath.Join(t.TempDir(), "absent"))
 	require.ErrorIs(t, err, jsonl.ErrNoFile)
+	_, err = jsonl.Open(t.TempDir())
+	require.ErrorIs(t, err, jsonl.ErrFolder)
 	_, err = jsonl.Spool(strings.NewReader("x"), filepath.Join(t.TempDir(), "absent"))
 	require.Error(t, err)
 	broken := errors.New("broken pipe")
