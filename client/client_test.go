@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -225,4 +227,13 @@ func TestImportRefusedWhileSending(t *testing.T) {
 	_, err := r.client(t).Import(t.Context(), endless{})
 	require.ErrorContains(t, err, "line 1 is no entry")
 	require.Equal(t, fault.Invalid, fault.ClassOf(err))
+}
+
+// TestImportKeepsErrorsOfItsReader holds that an input that cannot be read is not taken for a lost connection.
+func TestImportKeepsErrorsOfItsReader(t *testing.T) {
+	c := startRuntime(t).client(t)
+	torn := fault.New(fault.Invalid, "torn", "the tape is torn")
+	_, err := c.Import(t.Context(), io.MultiReader(strings.NewReader("{"), iotest.ErrReader(torn)))
+	require.ErrorIs(t, err, torn)
+	require.ErrorContains(t, err, "read the export: ")
 }

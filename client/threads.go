@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"condensate.dev/cnd/core/loop"
@@ -218,32 +219,45 @@ func (c *Client) Export(ctx context.Context, id record.ThreadID, w io.Writer) er
 	defer answer.Body.Close()
 	from := &source{r: answer.Body}
 	if _, err := io.Copy(w, from); err != nil {
-		if from.err != nil {
+		if from.failure() != nil {
 			return lost(ctx, answer.Request.URL.Host, err)
 		}
-		return fmt.Errorf("export %s: %w", id, err)
+		return err
 	}
 	return nil
 }
 
-// source tells errors of reading from those of writing.
+// source tells errors of reading from those of writing. It may be read and asked by two goroutines.
 type source struct {
 	r   io.Reader
-	err error
+	err atomic.Pointer[error]
 }
 
 func (s *source) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
 	if err != nil && err != io.EOF {
-		s.err = err
+		s.err.Store(&err)
 	}
 	return n, err
 }
 
-// Import stores an export that carries its head. The runtime verifies all of it first.
+// failure returns the error of reading, or nil.
+func (s *source) failure() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Import stores an export that carries its head. The runtime verifies all of it first. An error of r is returned as it
+// is, wrapped.
 func (c *Client) Import(ctx context.Context, r io.Reader) (imported Imported, err error) {
-	answer, err := c.do(ctx, http.MethodPost, "/v1/import", typeNDJSON, r)
+	from := &source{r: r}
+	answer, err := c.do(ctx, http.MethodPost, "/v1/import", typeNDJSON, from)
 	if err != nil {
+		if failed := from.failure(); failed != nil && ctx.Err() == nil {
+			return Imported{}, fmt.Errorf("read the export: %w", failed)
+		}
 		return Imported{}, err
 	}
 	defer answer.Body.Close()

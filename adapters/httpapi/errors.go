@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/core/record"
 )
 
 // statusClientClosed is what nginx logs for a request whose client has gone; nobody reads it.
@@ -44,6 +45,9 @@ func withStatus(status int, err error) error { return statusError{err, status} }
 // errStopped classifies a context that ended while the client still waits.
 var errStopped = fault.New(fault.Unavailable, "interrupted", "the runtime stopped working on the request")
 
+// errUnknownThread answers a path with the id of no thread.
+var errUnknownThread = fault.WithHint(record.ErrNotFound, "cnd-runtime thread list")
+
 // errorBody is the answer to a request that failed.
 type errorBody struct {
 	Error errorFields `json:"error"`
@@ -58,6 +62,9 @@ type errorFields struct {
 
 // writeError answers with err. An error that nobody classified is ours and logged.
 func (a *api) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if r.PathValue("id") != "" && errors.Is(err, record.ErrNotFound) {
+		err = errUnknownThread // the path says which; where it was looked for is nobody's business
+	}
 	found := fault.Find(err)
 	if found.Code == "internal" && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		found = errStopped

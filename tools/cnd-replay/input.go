@@ -55,12 +55,20 @@ func openThread(ctx context.Context, id record.ThreadID) (*input, error) {
 	in, err := copyOut(ctx, dirs, id)
 	switch {
 	case errors.Is(err, pebblestore.ErrLocked):
-		return exported(ctx, dirs, id)
+		in, err = exported(ctx, dirs, id)
 	case errors.Is(err, pebblestore.ErrNoStore):
 		err = fmt.Errorf("thread %s: no store in %s: %w", id, dirs.Data, record.ErrNotFound)
 		return nil, fault.WithHint(err, "set "+config.EnvDataDir+" to the data folder of the runtime")
 	}
-	return in, err
+	return in, unknown(id, err)
+}
+
+// unknown says of a thread that is nowhere only that, and which it is.
+func unknown(id record.ThreadID, err error) error {
+	if err == nil || fault.Find(err).Code != record.ErrNotFound.Code {
+		return err
+	}
+	return fault.WithHint(fmt.Errorf("thread %s: %w", id, record.ErrNotFound), "cnd-runtime thread list")
 }
 
 // copyOut reads the thread from the store of a runtime that is not up.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"condensate.dev/cnd/core/fault"
 	toolcli "condensate.dev/cnd/tools/internal/cli"
 )
 
@@ -32,9 +33,14 @@ func export(ctx context.Context, c *cli.Command) error {
 	}
 	path := c.String("output")
 	if path == "" || path == "-" {
-		return api.Export(ctx, id, c.Root().Writer)
+		err = api.Export(ctx, id, c.Root().Writer)
+	} else {
+		err = replace(path, func(w io.Writer) error { return api.Export(ctx, id, w) })
 	}
-	return replace(path, func(w io.Writer) error { return api.Export(ctx, id, w) })
+	if err != nil {
+		return fmt.Errorf("export %s: %w", id, err)
+	}
+	return nil
 }
 
 // replace makes what write writes the content of the file at path, all of it or nothing.
@@ -61,6 +67,8 @@ func importCommand() *cli.Command {
 	}
 }
 
+var errFolder = fault.New(fault.NotFound, "no-such-file", "a folder, not a file")
+
 func importRecord(ctx context.Context, c *cli.Command) error {
 	args, err := toolcli.Args(c, 1, 1)
 	if err != nil {
@@ -73,6 +81,9 @@ func importRecord(ctx context.Context, c *cli.Command) error {
 			return missing(err)
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return fmt.Errorf("%s: %w", args[0], errFolder)
+		}
 		in = f
 	}
 	api, err := connect()
