@@ -82,12 +82,15 @@ func copyOut(ctx context.Context, dirs config.Dirs, id record.ThreadID) (in *inp
 		return nil, err
 	}
 	in = &input{name: string(id), stored: true}
-	if head, foreign, err := store.ForeignHead(ctx, id); err != nil {
+	head, foreign, err := store.ForeignHead(ctx, id)
+	if err == nil && !foreign {
+		in.head, err = notes.Newest(filepath.Join(dirs.Data, headsFile), id)
+	}
+	if err != nil {
 		return nil, err
-	} else if foreign {
+	}
+	if head.Note != "" { // an ancestor that only came along has none
 		in.head = &head
-	} else if in.head, err = notes.Newest(filepath.Join(dirs.Data, headsFile), id); err != nil {
-		return nil, err
 	}
 	in.File, err = spool(func(w io.Writer) error { return record.WriteExport(ctx, w, store, id, record.SignedHead{}) })
 	return in, err

@@ -37,9 +37,11 @@ type signature struct {
 // verify checks the chain and rebuilds the requests in one pass, each on a processor of its own if there is one.
 func verify(ctx context.Context, c *urfave.Command, in *input, out output) error {
 	requests := replay.StartBeside(ctx, in)
+	key := c.String("key")
 	options := record.VerifyOptions{
-		Opener: notes.Opener{}, Key: c.String("key"), Head: in.head,
-		Unsigned: c.Bool("unsigned") || in.stored && in.head == nil,
+		Opener: notes.Opener{}, Key: key, Head: in.head,
+		// Whoever names a key wants a signature.
+		Unsigned: c.Bool("unsigned") || in.stored && in.head == nil && key == "",
 	}
 	checked, err := record.VerifyExport(in.Reader(), options, requests.Add)
 	report, failed := requests.Wait()
