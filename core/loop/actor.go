@@ -96,10 +96,10 @@ func (a *actor) run() {
 // host ended is left to the next runtime.
 func (a *actor) over(expired bool) bool {
 	m := a.machine
-	if a.host.effects.Err() != nil && len(m.live.Running) == 0 {
+	if len(m.live.Running) == 0 && (!a.loaded || a.host.effects.Err() != nil) {
 		return true
 	}
-	return m.idle() && (expired || m.live.Closing || m.stopped != nil || !a.loaded)
+	return m.idle() && (expired || m.live.Closing || m.stopped != nil)
 }
 
 // answer carries out a command, on the record of the thread as it is in memory or, the first time, in the store.
@@ -119,7 +119,7 @@ func (a *actor) answer(ctx context.Context, r request) (answer reply) {
 		}
 	}
 	answer.receipt, answer.err = m.do(ctx, r.decide)
-	a.loaded = !m.state.Head.Hash.IsZero()
+	a.loaded = a.loaded || !m.state.Head.Hash.IsZero()
 	return answer
 }
 
@@ -134,14 +134,20 @@ func (a *actor) hear(ctx context.Context, e event) {
 }
 
 func (a *actor) advance(ctx context.Context) (wake time.Time) {
-	defer a.guard(nil)
 	if !a.loaded {
 		return time.Time{}
 	}
+	defer func() {
+		if a.machine.stopped != nil {
+			wake = a.machine.again()
+		}
+	}()
+	defer a.guard(nil)
 	return a.machine.advance(ctx)
 }
 
-// guard keeps a fault of ours in its thread: the thread stops, is reported, and is read anew by the next command.
+// guard keeps a fault of ours in its thread: the thread stops, is reported, and is read anew, the first time by itself,
+// later by the next command.
 func (a *actor) guard(err *error) {
 	r := recover()
 	if r == nil {

@@ -45,7 +45,8 @@ type machine struct {
 
 	appends retry // failed ones
 	builds  retry // failed ones, of requests
-	stopped error // why this machine does nothing any more; nil while it works
+	stopped error // why this machine does nothing; nil while it works
+	stops   retry // times that it stopped
 }
 
 // retry counts failures in a row. The zero value is none.
@@ -163,6 +164,9 @@ func (m *machine) complete(ctx context.Context, c Completion) {
 // advance does everything that is due: it appends what follows from the state, makes it durable, then starts and
 // cancels effects. It returns when to call it again although nothing happened; zero for never.
 func (m *machine) advance(ctx context.Context) time.Time {
+	if m.stopped != nil {
+		m.revive(ctx)
+	}
 	step := m.decide(ctx)
 	if m.stopped != nil {
 		return time.Time{}
@@ -345,13 +349,37 @@ func (m *machine) failed(r *retry, err error) {
 	r.at = m.ports.Now().Add(Backoff(r.failures))
 }
 
-// stop ends the machine's work for good: its thread cannot go on in this process.
+// stop ends the machine's work: what it holds of its thread is not to be trusted. Once it begins anew, see again.
 func (m *machine) stop(err error) {
 	m.stopped, m.batch = err, nil
+	m.stops.failures++
+	m.stops.at = m.ports.Now().Add(Backoff(m.stops.failures))
 	for _, f := range m.live.Running {
 		f.cancel()
 	}
 	m.report(err)
+}
+
+// again says when a stopped machine begins anew, after its first stop and when nothing of it runs any more; zero for
+// never. A fault that comes again would come for ever, and each time might cost a request.
+func (m *machine) again() time.Time {
+	if m.stopped == nil || m.stops.failures > 1 || m.live.Closing || len(m.live.Running) > 0 {
+		return time.Time{}
+	}
+	return m.stops.at
+}
+
+// revive begins anew, as after a crash, if that is due.
+func (m *machine) revive(ctx context.Context) {
+	at := m.again()
+	if at.IsZero() || m.ports.Now().Before(at) {
+		return
+	}
+	m.stopped, m.live.Gen = nil, 0
+	clear(m.live.Plans)
+	if err := m.load(ctx); err != nil {
+		m.stop(err)
+	}
 }
 
 func (m *machine) report(err error) {
@@ -362,5 +390,8 @@ func (m *machine) report(err error) {
 
 // idle says whether nothing is in flight and nothing is to be done.
 func (m *machine) idle() bool {
-	return len(m.live.Running) == 0 && len(m.batch) == 0 && (m.stopped != nil || m.live.Closing || !m.state.busy())
+	if m.stopped != nil {
+		return len(m.live.Running) == 0 && m.again().IsZero()
+	}
+	return len(m.live.Running) == 0 && len(m.batch) == 0 && (m.live.Closing || !m.state.busy())
 }

@@ -146,3 +146,50 @@ func TestBuildBackoff(t *testing.T) {
 		b.close()
 	})
 }
+
+// clumsy is a follower that panics over entries that no command brought.
+type clumsy struct {
+	Follower
+	left atomic.Int32 // panics
+}
+
+func (c *clumsy) Appended(id record.ThreadID, entries []record.Entry) {
+	if k := entries[0].Kind; k != record.ThreadCreated && k != record.MessageAccepted && c.left.Add(-1) >= 0 {
+		panic("follower")
+	}
+	c.Follower.Appended(id, entries)
+}
+
+// TestStops holds that a turn survives one fault of ours by itself, and that a second one leaves it to the next command
+// instead of trying for ever.
+func TestStops(t *testing.T) {
+	for _, panics := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			var runs atomic.Int32
+			b.send = first(calls("bash", 2))
+			b.tool = func(context.Context, Call) Outcome {
+				runs.Add(1)
+				return Outcome{Result: &Result{Content: text("ok")}}
+			}
+			c := &clumsy{Follower: b.heard}
+			c.left.Store(int32(panics))
+			b.ports.Follower = c
+			id := b.create("")
+			b.submit(id, "go")
+			synctest.Wait()
+			require.Equal(t, 1, b.reported())
+			require.Empty(t, b.entries(id, record.TurnFinished))
+			time.Sleep(time.Hour)
+			require.Equal(t, panics, b.reported())
+			require.Len(t, b.entries(id, record.TurnFinished), 2-panics)
+			if panics == 2 {
+				b.submit(id, "again")
+				synctest.Wait()
+				require.Len(t, b.entries(id, record.TurnFinished), 2)
+			}
+			require.Equal(t, int32(2), runs.Load(), "no call runs twice")
+			b.close()
+		})
+	}
+}
