@@ -78,7 +78,9 @@ func (v view) print(ctx context.Context, c *cli.Command, api *client.Client) err
 				return err
 			}
 		default:
-			show.Event(e)
+			if show.Event(e); show.Err() != nil {
+				return show.Err()
+			}
 		}
 		if v.until != nil && isEntry {
 			v.until.Apply(e.Entry)

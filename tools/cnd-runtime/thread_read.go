@@ -115,7 +115,7 @@ func show(ctx context.Context, c *cli.Command) error {
 		p.Entry(e)
 	}
 	p.End()
-	return nil
+	return p.Err()
 }
 
 // waitingCall returns the call of s that waits for approval, as it stands in the record; nil when none does.

@@ -24,9 +24,11 @@ import (
 	"condensate.dev/cnd/core/thread"
 )
 
-// Printer prints one thread in order. It is not safe for concurrent use. Errors of the writer are its owner's to see.
+// Printer prints one thread in order. It is not safe for concurrent use. After an error of the writer it prints nothing
+// more; see [Printer.Err].
 type Printer struct {
 	w        io.Writer
+	err      error                             // of w, the first one
 	accepted map[string]thread.MessageAccepted // messages that no request holds yet, by id
 	typed    map[string]bool                   // ids of messages that the person sees already
 	calls    map[string]thread.Block           // calls that have not ended, by call id
@@ -50,6 +52,9 @@ type place struct{ kind, call string }
 func New(w io.Writer) *Printer {
 	return &Printer{w: w, accepted: map[string]thread.MessageAccepted{}, typed: map[string]bool{}, calls: map[string]thread.Block{}}
 }
+
+// Err returns the first error of the writer.
+func (p *Printer) Err() error { return p.err }
 
 // Typed says that the person typed the message with that id here, so that it is not shown again.
 func (p *Printer) Typed(id string) { p.typed[id] = true }
@@ -176,7 +181,9 @@ func (p *Printer) streamed(request record.Seq, attempt int) bool {
 }
 
 func (p *Printer) write(s string) {
-	io.WriteString(p.w, s)
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, s)
+	}
 	if s != "" {
 		p.open = !strings.HasSuffix(s, "\n")
 	}

@@ -62,9 +62,29 @@ func Run(ctx context.Context, root *cli.Command, args []string, stdin io.Reader,
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", errCanceled, err)
 	}
+	err = ofStreams(err)
 	code := ExitCode(fault.ClassOf(err))
 	report(stderr, root.Name, err, code, root.Bool("json"))
 	return code
+}
+
+var (
+	errNoSpace = fault.New(fault.StorageFull, "disk-full", "no space to write to")
+	errIO      = fault.New(fault.Corrupt, "io-error", "a device failed")
+)
+
+// ofStreams classifies what the disks behind the tool's streams and files do. An error that has a class keeps it.
+func ofStreams(err error) error {
+	var classified *fault.Error
+	switch {
+	case errors.As(err, &classified):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %w", err, errNoSpace)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("%w: %w", err, errIO)
+	}
+	return err
 }
 
 var errCanceled = fault.New(fault.Canceled, "canceled", "stopped by a signal")

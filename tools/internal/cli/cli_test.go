@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,12 @@ func run(t *testing.T, args ...string) result {
 					err := fmt.Errorf("do %s: %w", args[0], fault.New(fault.Conflict, "busy", "it is busy"))
 					return fault.WithHint(err, "cnd-x wait")
 				}
+				if args[0] == "full" {
+					return &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
+				}
+				if args[0] == "torn" {
+					return &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EIO}
+				}
 				if args[0] == "bug" {
 					return exitCoder{errors.New("child broke")}
 				}
@@ -77,6 +84,8 @@ func TestErrorsGoToStderr(t *testing.T) {
 		{[]string{"--nope"}, 64, "cnd-x: error: flag provided but not defined: -nope\ncnd-x: hint: cnd-x --help\n"},
 		{[]string{"do", "--nope"}, 64, "cnd-x: error: flag provided but not defined: -nope\ncnd-x: hint: cnd-x do --help\n"},
 		{[]string{"do"}, 64, "cnd-x: error: cnd-x do takes THING, not 0\ncnd-x: hint: cnd-x do --help\n"},
+		{[]string{"do", "full"}, 75, "cnd-x: error: write /dev/stdout: no space left on device: no space to write to\n"},
+		{[]string{"do", "torn"}, 74, "cnd-x: error: write /dev/stdout: input/output error: a device failed\n"},
 		{[]string{"do", "fail"}, 73, "cnd-x: error: do fail: it is busy\ncnd-x: hint: cnd-x wait\n"},
 		{[]string{"do", "bug"}, 70, "cnd-x: error: child broke\n"},
 	} {
