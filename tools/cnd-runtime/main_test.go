@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"net"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -34,13 +34,13 @@ func simCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.StringFlag{Name: "addr"}, lifecycle.ReadyFlag(), lifecycle.LifelineFlag()},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx = lifecycle.Lifeline(ctx, c)
-			l, err := net.Listen("tcp", c.String("addr"))
+			l, err := lifecycle.Listen(c.String("addr"), "")
 			if err != nil {
 				return err
 			}
 			p := simprovider.New(simprovider.Options{ChunkDelay: time.Millisecond})
 			defer p.Close()
-			return lifecycle.Serve(ctx, l, p, func() error { return lifecycle.Ready(c) }, p.Close)
+			return lifecycle.Serve(ctx, l, p, slog.New(slog.DiscardHandler), func() error { return lifecycle.Ready(c) }, p.Close)
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 
 	"github.com/urfave/cli/v3"
@@ -68,10 +67,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return errors.Join(err, r.Close())
 }
 
-var (
-	errRecordBroken = fault.New(fault.Unavailable, "record-broken", "the record cannot be written; start again to verify it")
-	errInUse        = fault.New(fault.Unavailable, "address-in-use", "cannot listen there")
-)
+var errRecordBroken = fault.New(fault.Unavailable, "record-broken", "the record cannot be written; start again to verify it")
 
 // serveSettings joins flags, environment and configuration file. Its error names all problems.
 func serveSettings(c *cli.Command) (config.Dirs, compose.Settings, error) {
@@ -97,10 +93,9 @@ func serveSettings(c *cli.Command) (config.Dirs, compose.Settings, error) {
 
 // serveRuntime listens, recovers and answers until ctx is done, then drains.
 func serveRuntime(ctx context.Context, c *cli.Command, r *compose.Runtime, addr string, dirs config.Dirs, log *slog.Logger) error {
-	l, err := net.Listen("tcp", addr)
+	l, err := lifecycle.Listen(addr, "does another runtime run? --addr or "+compose.EnvAddr+" picks another address")
 	if err != nil {
-		err = fmt.Errorf("listen on %s: %w: %w", addr, err, errInUse)
-		return fault.WithHint(err, "does another runtime run? --addr or "+compose.EnvAddr+" picks another address")
+		return err
 	}
 	addr = l.Addr().String()
 	log.WarnContext(ctx, "isolation is none: agents run as this user and can reach everything that this user can")
@@ -120,7 +115,7 @@ func serveRuntime(ctx context.Context, c *cli.Command, r *compose.Runtime, addr 
 		defer cancel()
 		stopped <- r.Stop(grace)
 	}
-	err = lifecycle.Serve(ctx, l, r.Handler(addr), ready, stopping)
+	err = lifecycle.Serve(ctx, l, r.Handler(addr), log, ready, stopping)
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errRecordBroken) {
 		err = errors.Join(err, <-stopped)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"condensate.dev/cnd/adapters/simprovider"
-	"condensate.dev/cnd/core/fault"
 	toolcli "condensate.dev/cnd/tools/internal/cli"
 	"condensate.dev/cnd/tools/internal/config"
 	"condensate.dev/cnd/tools/internal/lifecycle"
@@ -62,9 +61,9 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "addr", Usage: "listen on `HOST:PORT` of this machine; port 0 picks a free one (default: " + defaultAddr + ")",
 				Sources: cli.EnvVars("CONDENSATE_SIM_ADDR")},
 			&cli.StringFlag{Name: "scenario", Usage: "answer as `FILE` says", Sources: cli.EnvVars("CONDENSATE_SIM_SCENARIO")},
-			&cli.Uint64Flag{Name: "seed", Usage: "answer by a random walk from seed `N` instead of a scenario",
+			&cli.Uint64Flag{Name: "seed", HideDefault: true, Usage: "answer by a random walk from seed `N` instead of a scenario",
 				Sources: cli.EnvVars("CONDENSATE_SIM_SEED")},
-			&cli.DurationFlag{Name: "chunk-delay", Usage: "pause `DURATION` between two pieces of a stream (default: 15ms)",
+			&cli.DurationFlag{Name: "chunk-delay", HideDefault: true, Usage: "pause `DURATION` between two pieces of a stream (default: 15ms)",
 				Sources: cli.EnvVars("CONDENSATE_SIM_CHUNK_DELAY")},
 			lifecycle.ReadyFlag(), lifecycle.LifelineFlag(),
 		},
@@ -85,13 +84,13 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(addr)
+	l, err := lifecycle.Listen(addr, "does another simulator run? --addr or CONDENSATE_SIM_ADDR picks another address")
 	if err != nil {
 		return err
 	}
 	provider := simprovider.New(o)
 	defer provider.Close()
-	return lifecycle.Serve(ctx, l, provider, func() error {
+	return lifecycle.Serve(ctx, l, provider, log, func() error {
 		log.InfoContext(ctx, "simulated provider ready", slog.String(logging.KeyAddr, l.Addr().String()))
 		return lifecycle.Ready(c)
 	}, provider.Close)
@@ -142,8 +141,6 @@ func readScenario(path string) (*simprovider.Scenario, error) {
 	return s, nil
 }
 
-var errInUse = fault.New(fault.Conflict, "address-in-use", "cannot listen there")
-
 // checkAddr wants an address of this machine: what the simulator shows must not leave it.
 func checkAddr(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
@@ -154,12 +151,4 @@ func checkAddr(addr string) error {
 		return fmt.Errorf("--addr %q is not an address of this machine only: %w", addr, config.ErrConfig)
 	}
 	return nil
-}
-
-func listen(addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w: %w", addr, err, errInUse)
-	}
-	return l, nil
 }

@@ -129,7 +129,7 @@ func TestAddressInUse(t *testing.T) {
 	t.Setenv("CONDENSATE_SIM_ADDR", l.Addr().String())
 	var stderr bytes.Buffer
 	code := toolcli.Run(t.Context(), command(), []string{"cnd-sim"}, strings.NewReader(""), io.Discard, &stderr)
-	require.Equal(t, 73, code)
+	require.Equal(t, 75, code)
 	require.Contains(t, stderr.String(), "cnd-sim: error: listen on "+l.Addr().String())
 }
 

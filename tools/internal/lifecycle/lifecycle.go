@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"condensate.dev/cnd/core/fault"
 	toolcli "condensate.dev/cnd/tools/internal/cli"
 )
 
@@ -32,7 +34,7 @@ const (
 
 // ReadyFlag is the --ready-fd flag of every daemon.
 func ReadyFlag() cli.Flag {
-	return &cli.IntFlag{Name: "ready-fd", Value: -1, Usage: "write a newline to file descriptor `N` when ready"}
+	return &cli.IntFlag{Name: "ready-fd", Value: -1, HideDefault: true, Usage: "write a newline to file descriptor `N` when ready"}
 }
 
 // Ready tells the supervisor that asked with --ready-fd that the daemon serves; without the flag it does nothing.
@@ -51,12 +53,26 @@ func Ready(c *cli.Command) error {
 	return f.Close()
 }
 
+var errInUse = fault.New(fault.Unavailable, "address-in-use", "cannot listen there")
+
+// Listen listens on addr, host:port. Another process that listens there may go away, so the error, whose hint is the
+// caller's, is worth a retry.
+func Listen(addr, hint string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fault.WithHint(fmt.Errorf("listen on %s: %w: %w", addr, err, errInUse), hint)
+	}
+	return l, nil
+}
+
 // Serve answers requests on l with h until ctx is done, then stops accepting, waits for the requests in flight for at
 // most ShutdownGrace and closes what is left. It returns nil after an orderly stop. It calls ready once the server
-// runs and stopping once when draining begins (to end streams that would not end by themselves); both may be nil.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, ready func() error, stopping func()) error {
+// runs and stopping once when draining begins (to end streams that would not end by themselves); both may be nil. What the
+// server itself has to say, such as a panic of h, goes to log.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, ready func() error, stopping func()) error {
 	server := &http.Server{
 		Handler:           h,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		ReadHeaderTimeout: ReadHeaderTimeout,
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,

@@ -11,7 +11,7 @@ import (
 
 // LifelineFlag is the --lifeline-fd flag of the daemons that a supervisor of ours starts.
 func LifelineFlag() cli.Flag {
-	return &cli.IntFlag{Name: "lifeline-fd", Value: -1, Usage: "stop, as after SIGTERM, when file descriptor `N` ends", Hidden: true}
+	return &cli.IntFlag{Name: "lifeline-fd", Value: -1, HideDefault: true, Usage: "stop, as after SIGTERM, when file descriptor `N` ends", Hidden: true}
 }
 
 // Lifeline returns a context that also ends when the pipe given by --lifeline-fd does: its other side is held by the
