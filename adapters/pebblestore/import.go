@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -40,9 +41,9 @@ type part struct {
 	next *mark       // what Commit acknowledges; nil while nothing is new
 }
 
-// BeginImport starts an import. Commit or Abort must follow.
+// BeginImport starts an import, if the store is [Store.Ready] for it. Commit or Abort must follow.
 func (s *Store) BeginImport() (*Import, error) {
-	if err := s.writable(); err != nil {
+	if err := s.Ready(); err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
 	if err := s.gate.enter(); err != nil {
@@ -71,7 +72,8 @@ func (s *Store) ImportThread(ctx context.Context, entries iter.Seq2[record.Entry
 	return m.Commit(ctx, head)
 }
 
-// Add takes the next verified entry; it is done with it when it returns.
+// Add takes the next verified entry; it is done with it when it returns. It refuses to fill the disk: what is left of
+// [Options.MinFree] belongs to the turns that run.
 func (m *Import) Add(ctx context.Context, e record.Entry) error {
 	if m.failed == nil {
 		if err := m.add(ctx, e); err != nil {
@@ -126,6 +128,9 @@ func (m *Import) add(ctx context.Context, e record.Entry) error {
 	if m.batch.Len() < importChunk {
 		return nil
 	}
+	if err := m.s.Ready(); err != nil {
+		return err
+	}
 	return m.flush(ctx, func(bool) {})
 }
 
@@ -140,11 +145,17 @@ func (m *Import) part(e record.Entry) (*part, error) {
 		if parent, _, err := record.ForkOf(e); err != nil || parent != last.id {
 			return nil, fmt.Errorf("it is no fork of %s: %w", last.id, record.ErrInvalidEntry)
 		}
+		if slices.ContainsFunc(m.parts, func(p *part) bool { return p.id == e.Thread }) {
+			return nil, fmt.Errorf("its thread is over: %w", record.ErrInvalidEntry)
+		}
 		at = last.at
 	}
 	old, err := m.s.acked(e.Thread)
 	if err != nil {
 		return nil, err
+	}
+	if old.exists() && e.Seq > old.head.Seq {
+		return nil, fmt.Errorf("the store holds a thread of this name that ends at seq %d: %w", old.head.Seq, record.ErrConflict)
 	}
 	p := &part{id: e.Thread, old: old, at: at}
 	m.parts = append(m.parts, p)

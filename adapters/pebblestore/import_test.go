@@ -78,6 +78,17 @@ func (o origin) family(t testing.TB) (parent, fork *recordtest.Writer, blob reco
 	return parent, fork, blob
 }
 
+// forked makes a thread of 10 entries and a fork of it after the entry at, of n entries.
+func (o origin) forked(t testing.TB, at, n int) record.ThreadID {
+	parent := recordtest.NewWriter(1)
+	o.append(t, record.Head{}, parent.Start(t, at+1)...)
+	place := parent.Head
+	fork, first := parent.Fork(t, 2)
+	o.append(t, place, append([]record.Entry{first}, fork.More(t, n-1)...)...)
+	o.append(t, place, parent.More(t, 9-at)...)
+	return fork.ID
+}
+
 func TestImport(t *testing.T) {
 	o := newOrigin()
 	parent, fork, blob := o.family(t)
@@ -195,6 +206,17 @@ func TestImportConflicts(t *testing.T) {
 		_, err = s.Append(t.Context(), w.ID, before, more...)
 		require.NoError(t, err)
 	})
+	t.Run("another fork of that name", func(t *testing.T) {
+		for _, at := range []int{1, 4, 8} { // the stored one begins at 4 and ends at 6
+			mine, theirs := newOrigin(), newOrigin()
+			s := openStore(t, "store", pebblestore.Options{FS: vfs.NewMem(), Project: countEntries})
+			fork := mine.forked(t, 3, 3)
+			require.NoError(t, importFile(s, mine, mine.export(t, fork)))
+			fork = theirs.forked(t, at, 9)
+			require.ErrorIs(t, importFile(s, theirs, theirs.export(t, fork)), record.ErrConflict, "forked at %d", at)
+			requireImported(t, s, mine, fork)
+		}
+	})
 	t.Run("a thread that is being made", func(t *testing.T) {
 		s := openStore(t, "store", pebblestore.Options{FS: vfs.NewMem(), Project: countEntries})
 		m, err := s.BeginImport()
@@ -218,6 +240,11 @@ func TestImportRefuses(t *testing.T) {
 	require.NoError(t, err)
 	own, err := stored(o, fork.ID)
 	require.NoError(t, err)
+	plain := recordtest.NewWriter(1)
+	twice := plain.Start(t, 2)
+	aside, first := plain.Fork(t, 2)
+	_, back := aside.Fork(t, 1)
+	twice = append(twice, first, back)
 	head := func(id record.ThreadID, at record.Head) record.SignedHead {
 		h, err := record.SignHead(o.signer, id, at, record.Digest{})
 		require.NoError(t, err)
@@ -235,6 +262,7 @@ func TestImportRefuses(t *testing.T) {
 		"no beginning":     {all[1:2], head(parent.ID, all[1].Head()), record.ErrInvalidEntry},
 		"a missing blob":   {all[:3], head(parent.ID, all[2].Head()), record.ErrNoBlob},
 		"half of a family": {own, head(fork.ID, fork.Head), record.ErrInvalidEntry},
+		"twice":            {twice, head(parent.ID, back.Head()), record.ErrInvalidEntry},
 		"another family":   {append(recordtest.NewWriter(7).Start(t, 2), own...), head(fork.ID, fork.Head), record.ErrInvalidEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,6 +294,36 @@ func requireEmpty(t *testing.T, s *pebblestore.Store) {
 		_, err := s.Head(t.Context(), recordtest.ThreadID(i))
 		require.ErrorIs(t, err, record.ErrNotFound)
 	}
+}
+
+// TestImportLeavesSpace imports into a disk with little space, and into one that fills up meanwhile: that is refused
+// before the disk is full, and the store takes what running turns write.
+func TestImportLeavesSpace(t *testing.T) {
+	o := newOrigin()
+	_, fork, _ := o.family(t)
+	file := o.export(t, fork.ID)
+	disk := vfs.NewMem()
+	free := func(n uint64) { disk.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: n, TotalBytes: 1 << 40}) }
+	s := openStore(t, "store", pebblestore.Options{FS: disk, Project: countEntries})
+	free(pebblestore.DefaultMinFree - 1)
+	_, err := s.BeginImport()
+	require.ErrorIs(t, err, pebblestore.ErrDiskLow)
+
+	free(pebblestore.DefaultMinFree)
+	m, err := s.BeginImport()
+	require.NoError(t, err)
+	_, err = record.VerifyExport(bytes.NewReader(file), record.VerifyOptions{Opener: o.signer, KeepBlobs: true}, func(e record.Entry) error {
+		free(pebblestore.DefaultMinFree - 1)
+		return m.Add(t.Context(), e)
+	})
+	require.ErrorIs(t, err, pebblestore.ErrDiskLow)
+	require.NoError(t, m.Abort())
+	requireEmpty(t, s)
+	_, err = s.Append(t.Context(), recordtest.ThreadID(9), record.Head{}, recordtest.NewWriter(9).Start(t, 1)...)
+	require.NoError(t, err)
+
+	free(pebblestore.DefaultMinFree)
+	require.NoError(t, importFile(s, o, file))
 }
 
 // TestInterruptedImport fails every operation of the disk in turn, and cuts the power after every entry: what was
