@@ -117,7 +117,7 @@ func (f *File) Entries(ctx context.Context, from record.Seq) iter.Seq2[record.En
 			}
 			switch {
 			case err != nil:
-				yield(record.Entry{}, fmt.Errorf("line %d: %w", n, err))
+				yield(record.Entry{}, fmt.Errorf("line %d: %w", n, damage(err, n == 1)))
 				return
 			case e.Line == nil || e.Seq < from:
 			case !yield(e.Clone(), nil):
@@ -125,6 +125,19 @@ func (f *File) Entries(ctx context.Context, from record.Seq) iter.Seq2[record.En
 			}
 		}
 	}
+}
+
+// damage says of a line that is not what the format allows whose fault that is: the first one makes the file no record,
+// a later one was a line of a record once. Any other error stays what it is.
+func damage(err error, first bool) error {
+	class := fault.ClassOf(err)
+	switch {
+	case class != fault.Invalid && class != fault.TooLarge:
+		return err
+	case first:
+		return fmt.Errorf("%w: %w", record.ErrNotRecord, err)
+	}
+	return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 }
 
 // Blob returns the content of a blob line, wherever it stands; a missing one is an error wrapping [record.ErrNoBlob].
@@ -142,7 +155,7 @@ func (f *File) Blob(ctx context.Context, d record.Digest) ([]byte, error) {
 	}
 	b, err := record.ParseBlobLine(line, nil)
 	if err != nil {
-		return nil, fmt.Errorf("blob line at byte %d: %w", p.offset, err)
+		return nil, fmt.Errorf("blob line at byte %d: %w", p.offset, damage(err, false))
 	}
 	return b.Data, nil
 }
@@ -164,7 +177,7 @@ func (f *File) find(d record.Digest) (place, error) {
 			return place{}, fmt.Errorf("blob %s: %w", d, record.ErrNoBlob)
 		}
 		if err != nil {
-			return place{}, fmt.Errorf("line at byte %d: %w", at, err)
+			return place{}, fmt.Errorf("line at byte %d: %w", at, damage(err, at == 0))
 		}
 		f.scanned = base + lines.Offset()
 		digest, ok := record.BlobLineDigest(line)
