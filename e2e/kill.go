@@ -59,24 +59,33 @@ func (w *World) RepairWorld(ctx context.Context) error {
 }
 
 // Kill says when the runtime is killed: inside a stream, at the Skip-th delta from now; or inside a command, After a
-// bash call has started.
+// bash call has started. With Again it is killed once more, so long after it was started again: while it recovers.
 type Kill struct {
 	InTool bool
 	Skip   int
 	After  time.Duration
+	Again  time.Duration
 }
 
 // String describes the kill for people.
 func (k Kill) String() string {
+	where := fmt.Sprintf("inside a stream, at its delta %d", k.Skip)
 	if k.InTool {
-		return fmt.Sprintf("inside a command, %d ms after it started", k.After.Milliseconds())
+		where = fmt.Sprintf("inside a command, %d ms after it started", k.After.Milliseconds())
 	}
-	return fmt.Sprintf("inside a stream, at its delta %d", k.Skip)
+	if k.Again > 0 {
+		where += fmt.Sprintf(", and again %d ms into its recovery", k.Again.Milliseconds())
+	}
+	return where
 }
 
 // RandomKill draws a kill.
 func RandomKill(r *rand.Rand, inTool bool) Kill {
-	return Kill{InTool: inTool, Skip: 1 + r.IntN(25), After: time.Duration(r.IntN(500)) * time.Millisecond}
+	k := Kill{InTool: inTool, Skip: 1 + r.IntN(25), After: time.Duration(r.IntN(500)) * time.Millisecond}
+	if r.IntN(3) == 0 {
+		k.Again = time.Duration(1+r.IntN(80)) * time.Millisecond
+	}
+	return k
 }
 
 // Report hears what happens during [World.Drive].
@@ -89,6 +98,7 @@ type Report struct {
 // Drive follows the thread until the turn that is running has finished, kills the runtime as planned and starts it
 // again each time. Kills that find no occasion before the turn ends are left; their number is returned.
 func (w *World) Drive(ctx context.Context, id record.ThreadID, from record.Seq, plan []Kill, report Report) (left int, err error) {
+	w.threads = append(w.threads, id)
 	deltas := 0
 	for {
 		again := false
@@ -103,7 +113,7 @@ func (w *World) Drive(ctx context.Context, id record.ThreadID, from record.Seq, 
 				if event.Entry.Kind == record.TurnFinished {
 					return len(plan), nil
 				}
-			case client.EventDelta:
+			case client.EventDelta, client.EventSnapshot:
 				deltas++
 			}
 			if len(plan) == 0 || !due(plan[0], event, deltas) {
@@ -126,7 +136,8 @@ func (w *World) Drive(ctx context.Context, id record.ThreadID, from record.Seq, 
 
 func due(k Kill, event client.Event, deltas int) bool {
 	if !k.InTool {
-		return event.Type == client.EventDelta && deltas >= k.Skip
+		live := event.Type == client.EventDelta || event.Type == client.EventSnapshot
+		return live && deltas >= k.Skip
 	}
 	if event.Type != client.EventEntry || event.Entry.Kind != record.ToolStarted {
 		return false
@@ -137,6 +148,11 @@ func due(k Kill, event client.Event, deltas int) bool {
 // killAndStart kills the runtime, waits for everything of the thread to die, and starts the runtime again.
 func (w *World) killAndStart(ctx context.Context, k Kill, report Report) error {
 	w.KillRuntime()
+	if k.Again > 0 {
+		if err := w.KillStartingRuntime(ctx, k.Again); err != nil {
+			return err
+		}
+	}
 	died := time.Now()
 	limit, cancel := context.WithTimeout(ctx, LeftoverLimit)
 	defer cancel()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"condensate.dev/cnd/client"
+	"condensate.dev/cnd/core/record"
 )
 
 // StartTimeout bounds how long a program may take until it says that it is ready.
@@ -35,10 +36,15 @@ type World struct {
 
 	SimAddr, RuntimeAddr string
 	sim, runtime         *program
+	threads              []record.ThreadID // driven so far
 }
 
 // NewWorld lays a world out below dir, with programs from bin.
 func NewWorld(bin, dir string) (*World, error) {
+	dir, err := filepath.EvalSymlinks(dir) // as the kernel shows it
+	if err != nil {
+		return nil, err
+	}
 	w := &World{
 		Bin: bin, Dir: dir,
 		Config: filepath.Join(dir, "config"), Data: filepath.Join(dir, "data"), Work: filepath.Join(dir, "work"),
@@ -48,7 +54,6 @@ func NewWorld(bin, dir string) (*World, error) {
 			return nil, err
 		}
 	}
-	var err error
 	if w.SimAddr, err = freeAddr(); err != nil {
 		return nil, err
 	}
@@ -83,15 +88,30 @@ type program struct {
 
 // start runs a daemon and waits until it says that it is ready.
 func (w *World) start(name string, args ...string) (*program, error) {
-	log, err := os.OpenFile(filepath.Join(w.Dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, ready, err := w.launch(name, args...)
 	if err != nil {
 		return nil, err
+	}
+	defer ready.Close()
+	ready.SetReadDeadline(time.Now().Add(StartTimeout))
+	if n, err := ready.Read(make([]byte, 1)); n != 1 {
+		p.kill()
+		text, _ := os.ReadFile(p.log.Name())
+		return nil, fmt.Errorf("%s did not become ready: %w\n%s", name, err, tail(text))
+	}
+	return p, nil
+}
+
+// launch runs a daemon and returns the pipe on which it will say that it is ready.
+func (w *World) launch(name string, args ...string) (*program, *os.File, error) {
+	log, err := os.OpenFile(filepath.Join(w.Dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
 	}
 	r, ready, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer r.Close()
 	p := &program{cmd: exec.Command(filepath.Join(w.Bin, name), append(args, "--ready-fd", "3")...), exited: make(chan struct{}), log: log}
 	p.cmd.Env = w.Env()
 	p.cmd.Dir = w.Dir
@@ -100,19 +120,14 @@ func (w *World) start(name string, args ...string) (*program, error) {
 	err = p.cmd.Start()
 	ready.Close()
 	if err != nil {
-		return nil, err
+		r.Close()
+		return nil, nil, err
 	}
 	go func() {
 		p.cmd.Wait() // how it ended is in its log
 		close(p.exited)
 	}()
-	r.SetReadDeadline(time.Now().Add(StartTimeout))
-	if n, err := r.Read(make([]byte, 1)); n != 1 {
-		p.kill()
-		text, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("%s did not become ready: %w\n%s", name, err, tail(text))
-	}
-	return p, nil
+	return p, r, nil
 }
 
 func tail(text []byte) []byte {
@@ -136,6 +151,18 @@ func (w *World) StartSim(args ...string) (err error) {
 func (w *World) StartRuntime() (err error) {
 	w.runtime, err = w.start("cnd-runtime", "serve")
 	return err
+}
+
+// KillStartingRuntime starts the runtime and kills it after d, ready or not.
+func (w *World) KillStartingRuntime(ctx context.Context, d time.Duration) error {
+	p, ready, err := w.launch("cnd-runtime", "serve")
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	pause(ctx, d)
+	p.kill()
+	return nil
 }
 
 // KillRuntime sends SIGKILL to the runtime and waits until the kernel has buried it.
