@@ -147,6 +147,12 @@ func (Key) Format(f fmt.State, _ rune) { io.WriteString(f, "[redacted]") }
 // MarshalText implements encoding.TextMarshaler in the same way, for slog and JSON.
 func (Key) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
 
+// CheckVerifierKey returns why a text is no verifier key, or nil.
+func CheckVerifierKey(verifierKey string) error {
+	_, err := note.NewVerifier(verifierKey)
+	return err
+}
+
 // Opener checks the signatures of notes. The zero Opener is ready to use.
 type Opener struct{}
 

@@ -10,6 +10,7 @@ import (
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/replay"
+	"condensate.dev/cnd/tools/internal/cli"
 )
 
 // verification is the report of verify.
@@ -36,6 +37,11 @@ type signature struct {
 
 // verify checks the chain and rebuilds the requests in one pass, each on a processor of its own if there is one.
 func verify(ctx context.Context, c *urfave.Command, in *input, out output) error {
+	if key := c.String("key"); key != "" {
+		if err := notes.CheckVerifierKey(key); err != nil {
+			return cli.Usagef("--key %.100q is not a verifier key: %s", key, err)
+		}
+	}
 	requests := replay.StartBeside(ctx, in)
 	key := c.String("key")
 	options := record.VerifyOptions{
