@@ -57,7 +57,7 @@ demo: build ## a thread on a real repository, killed at random moments, resumed 
 	go run ./e2e/demo -rounds $(ROUNDS)
 
 mutants: ## break the store on purpose; its tests must notice
-	sh scripts/mutants.sh
+	go run ./internal/mutants
 
 test-engines: build ## drive the vendors' own clients against the simulator (npm; skipped when unreachable)
 	sh scripts/test-engines.sh
