@@ -31,6 +31,9 @@ func ParseBlobRef(ref string) (Digest, error) {
 	return ParseDigest(ref[len(BlobPrefix):])
 }
 
+// weight is what the blob counts towards [MaxBlobs].
+func (b Blob) weight() int { return 128 + len(b.Data) }
+
 // check says whether the data is within [MaxBlob] and has the digest.
 func (b Blob) check() error {
 	if len(b.Data) > MaxBlob {

@@ -53,7 +53,11 @@ func checkBlobs(body []byte, carried []Blob) error {
 	if len(listed) != len(carried) {
 		return fmt.Errorf("body lists %d blobs, %d are carried: %w", len(listed), len(carried), ErrInvalidEntry)
 	}
+	size := 0
 	for i, b := range carried {
+		if size += b.weight(); size > MaxBlobs {
+			return fmt.Errorf("blobs of over %d bytes together: %w", MaxBlobs, ErrInvalidEntry)
+		}
 		if b.Digest != listed[i] {
 			return fmt.Errorf("blob %d is %s, the body lists %s: %w", i, b.Digest, listed[i], ErrInvalidEntry)
 		}

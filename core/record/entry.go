@@ -18,6 +18,8 @@ const (
 	MaxLine = 4 << 20
 	// MaxBlob is the largest blob, in bytes before base64.
 	MaxBlob = 8 << 20
+	// MaxBlobs is how much the blobs of one entry may hold together, in bytes, each with 128 more.
+	MaxBlobs = 64 << 20
 	// MaxBlobLine is the longest blob line of an export, in bytes with its newline.
 	MaxBlobLine = 12 << 20
 	// MaxKind is the longest kind, in bytes.

@@ -132,6 +132,7 @@ type verifier struct {
 
 	// Of the blob lines since the last entry:
 	carried []Digest
+	weight  int // of all of them
 	kept    []Blob
 	data    []byte // decoded content, used again
 }
@@ -190,6 +191,9 @@ func (v *verifier) blobLine(line []byte) error {
 	if err != nil {
 		return v.damage(ErrDamaged, err.Error())
 	}
+	if v.weight+b.weight() > MaxBlobs {
+		return v.damage(ErrDamaged, fmt.Sprintf("blob lines of over %d bytes before one entry", MaxBlobs))
+	}
 	v.carry(b)
 	return nil
 }
@@ -199,6 +203,7 @@ func (v *verifier) carry(b Blob) {
 	v.report.Blobs++
 	v.report.Hashed += int64(len(b.Data))
 	v.carried = append(v.carried, b.Digest)
+	v.weight += b.weight()
 	if v.o.KeepBlobs {
 		v.kept = append(v.kept, b)
 	} else {
@@ -300,7 +305,7 @@ func (v *verifier) blobs(e *Entry) string {
 	for _, d := range fresh {
 		v.listed[d] = struct{}{}
 	}
-	v.carried = v.carried[:0]
+	v.carried, v.weight = v.carried[:0], 0
 	return ""
 }
 
