@@ -45,8 +45,9 @@ const MaxAnswer = 64 << 20
 
 // Client talks to one runtime. It is safe for concurrent use and needs no closing.
 type Client struct {
-	locate func() (place, error)
-	http   *http.Client
+	locate  func() (place, error)
+	keyFile string // "" when the caller gave the key itself
+	http    *http.Client
 }
 
 // place is where a runtime listens and the key that it takes.
@@ -60,7 +61,8 @@ func New(addr, key string) *Client {
 // Open returns a client of the runtime that uses these folders. Both files are read again for each call, so that the
 // client survives a restart of the runtime on another port.
 func Open(configDir, dataDir string) *Client {
-	return newClient(func() (place, error) {
+	keyFile := filepath.Join(configDir, KeyFile)
+	c := newClient(func() (place, error) {
 		var file struct{ Addr string }
 		text, err := os.ReadFile(filepath.Join(dataDir, AddressFile))
 		if err == nil {
@@ -69,13 +71,15 @@ func Open(configDir, dataDir string) *Client {
 		if err != nil || file.Addr == "" {
 			return place{}, unreachable(fmt.Sprintf("no runtime has left its address in %s", dataDir))
 		}
-		key, err := os.ReadFile(filepath.Join(configDir, KeyFile))
+		key, err := os.ReadFile(keyFile)
 		if err != nil {
 			return place{}, fault.WithHint(fault.New(fault.Unauthenticated, "no-key", "read the runtime's key: "+err.Error()),
 				keyHint(err))
 		}
 		return place{file.Addr, strings.TrimSpace(string(key))}, nil
 	})
+	c.keyFile = keyFile
+	return c
 }
 
 func keyHint(err error) string {
@@ -117,7 +121,7 @@ func (c *Client) do(ctx context.Context, method, path, contentType string, body 
 	}
 	if answer.StatusCode/100 != 2 {
 		defer answer.Body.Close()
-		return nil, refusal(answer)
+		return nil, c.refusal(answer)
 	}
 	return answer, nil
 }

@@ -42,9 +42,12 @@ func lost(ctx context.Context, addr string, err error) error {
 }
 
 // refusal reads the fault of an answer.
-func refusal(answer *http.Response) error {
+func (c *Client) refusal(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20)) // a short text does not parse
 	if err := parseFault(text); err != nil {
+		if fault.ClassOf(err) == fault.Unauthenticated && c.keyFile != "" {
+			return fault.WithHint(err, "the key came from "+c.keyFile+"; set CONDENSATE_CONFIG_DIR to the runtime's configuration folder")
+		}
 		return err
 	}
 	return strange(fmt.Sprintf("%s answered %s without an error of the runtime's API", answer.Request.URL.Host, answer.Status))

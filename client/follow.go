@@ -157,7 +157,7 @@ func (s *stream) dial(ctx context.Context) (*websocket.Conn, error) {
 	case err == nil:
 		return conn, nil
 	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
-		return nil, refusal(answer)
+		return nil, s.client.refusal(answer)
 	default:
 		return nil, lost(ctx, at.addr, err)
 	}

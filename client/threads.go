@@ -280,7 +280,7 @@ func (c *Client) Health(ctx context.Context) (h Health, err error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable {
-		return Health{}, refusal(answer)
+		return Health{}, c.refusal(answer)
 	}
 	if err := decode(ctx, answer, &h); err != nil {
 		return Health{}, err

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"condensate.dev/cnd/client"
+	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/tools/cnd-runtime/transcript"
 	"condensate.dev/cnd/tools/cnd-runtime/turn"
@@ -40,11 +41,29 @@ func follow(ctx context.Context, c *cli.Command) error {
 	}
 	v := view{id: id, from: record.Seq(after + 1), deltas: c.Bool("deltas")}
 	if c.Bool("until-idle") {
-		v.until = &turn.State{}
+		if err := reached(ctx, api, id, after); err != nil {
+			return fmt.Errorf("follow %s: %w", id, err)
+		}
+		v.until = &turn.State{} // which is folded from the start
 	} else {
 		v.next = v.from
 	}
 	return v.print(ctx, c, api)
+}
+
+var errBeyond = fault.New(fault.Conflict, "after-beyond-head", "the thread has no entry of that seq yet")
+
+// reached is an error unless the thread has the entry after, as the runtime's own check is when it is asked for what
+// follows that entry.
+func reached(ctx context.Context, api *client.Client, id record.ThreadID, after int64) error {
+	if after < 0 {
+		return nil
+	}
+	s, err := api.Thread(ctx, id)
+	if err == nil && record.Seq(after) > s.Seq {
+		err = fmt.Errorf("after %d, the newest entry is %d: %w", after, s.Seq, errBeyond)
+	}
+	return err
 }
 
 // view is what a follow prints.
