@@ -53,6 +53,23 @@ func TestCreateOnceRefuses(t *testing.T) {
 	require.NoFileExists(t, other)
 }
 
+// A key may have been written by hand, with or without a line end; an empty one is refused.
+func TestAPIKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	made, err := apiKey(path)
+	require.NoError(t, err)
+	require.Len(t, made, 64)
+	for text, want := range map[string]string{"sesame": "sesame", " sesame\r\n": "sesame", "": "", "\n": ""} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		key, err := apiKey(path)
+		require.Equal(t, want, key)
+		require.Equal(t, want == "", err != nil)
+		if err != nil {
+			require.Equal(t, fault.Config, fault.ClassOf(err))
+		}
+	}
+}
+
 // The address is there while its process serves; what another process wrote is not taken away.
 func TestAddress(t *testing.T) {
 	data := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,7 @@ type Runtime struct {
 
 // Open opens everything that a runtime stands on. It starts no work; see [Runtime.Start].
 func Open(p Parts) (*Runtime, error) {
-	key, err := createOnce(filepath.Join(p.Dirs.Config, client.KeyFile), newKey)
+	key, err := apiKey(filepath.Join(p.Dirs.Config, client.KeyFile))
 	if err != nil {
 		return nil, fmt.Errorf("key of the API: %w", err)
 	}
@@ -86,11 +87,25 @@ func Open(p Parts) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{parts: p, key: string(key[:len(key)-1]), store: store}
+	r := &Runtime{parts: p, key: key, store: store}
 	if err := r.open(signer); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return r, nil
+}
+
+// apiKey returns the bearer key in the file at path, which it makes when there is none. White space around it is
+// nobody's part of the key.
+func apiKey(path string) (string, error) {
+	text, err := createOnce(path, newKey)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" {
+		return "", fmt.Errorf("%s is empty; remove it to have a new key made: %w", path, config.ErrConfig)
+	}
+	return key, nil
 }
 
 // newKey returns a new bearer key as the line of its file.
