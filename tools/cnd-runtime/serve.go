@@ -39,6 +39,9 @@ func addrFlags() []cli.Flag {
 }
 
 func serve(ctx context.Context, c *cli.Command) error {
+	if err := protect(); err != nil {
+		return err
+	}
 	credential := compose.TakeCredential()
 	if _, err := toolcli.Args(c, 0, 0); err != nil {
 		return err

@@ -39,6 +39,9 @@ type upper struct {
 }
 
 func up(ctx context.Context, c *cli.Command) error {
+	if err := protect(); err != nil {
+		return err
+	}
 	if _, err := toolcli.Args(c, 0, 0); err != nil {
 		return err
 	}
