@@ -15,6 +15,8 @@ const (
 	maxWaiting = 1024
 	// maxGathered bounds the batch that the committer gathers, in bytes. A larger write is a batch of its own.
 	maxGathered = 1 << 20
+	// batchHeader is what an empty batch of Pebble holds, in bytes.
+	batchHeader = 12
 )
 
 // write is one change of the store on its way to the disk: all or nothing, and nothing else depends on it.
@@ -91,7 +93,7 @@ func (s *Store) commitAll() {
 
 func (s *Store) commitGroup(group []*write) {
 	s.health.guard(func() error {
-		size := 0
+		size := batchHeader
 		for _, w := range group {
 			size += w.size
 		}

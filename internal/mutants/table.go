@@ -46,6 +46,11 @@ var mutants = []mutant{
 		tests: []string{"TestNothingIsSeenBeforeItsSync"},
 	},
 	{
+		name: "store: tell a head that may still be overtaken", file: store + "read.go",
+		old: "st == nil || !st.doubted.Load()", new: "st == nil || st != nil",
+		tests: []string{"TestHeadDecides"},
+	},
+	{
 		name: "store: do not sync the folders above a new store", file: store + "open.go",
 		old: "errors.Join(parent.Sync(), parent.Close())", new: "parent.Close()",
 		tests: []string{"TestPowerFailureAtOpen"},
