@@ -14,11 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
 
 	"condensate.dev/cnd/core/fault"
+	"condensate.dev/cnd/tools/internal/config"
 )
 
 // ErrUsage is returned for a command line that the tool does not understand.
@@ -107,8 +110,24 @@ func sharedFlags() []cli.Flag {
 	}
 }
 
-// teach walks the tree: usage errors are returned instead of printing help on stdout, and a command that only groups
-// others says so when it is run alone.
+// checkShared refuses values of the shared flags that no tool takes, whether the command at hand uses them or not.
+func checkShared(c *cli.Command) error {
+	if level := c.String("log-level"); !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(level)) {
+		return Usagef("--log-level %q is not debug, info, warn or error", level)
+	}
+	if format := c.String("log-format"); format != "text" && format != "json" {
+		return Usagef("--log-format %q is not text or json", format)
+	}
+	if path := c.String("config"); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("--config: %w: %w", err, config.ErrConfig)
+		}
+	}
+	return nil
+}
+
+// teach walks the tree: usage errors are returned instead of printing help on stdout, shared flags are checked before a
+// command acts, and a command that only groups others says so when it is run alone.
 func teach(c *cli.Command) {
 	c.HideHelpCommand = true
 	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error {
@@ -122,6 +141,13 @@ func teach(c *cli.Command) {
 			}
 			return fault.WithHint(Usagef("a command is needed"), hint)
 		}
+	}
+	act := c.Action
+	c.Action = func(ctx context.Context, c *cli.Command) error {
+		if err := checkShared(c); err != nil {
+			return err
+		}
+		return act(ctx, c)
 	}
 	for _, sub := range c.Commands {
 		teach(sub)

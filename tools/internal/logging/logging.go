@@ -6,8 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/urfave/cli/v3"
-
-	toolcli "condensate.dev/cnd/tools/internal/cli"
 )
 
 // Keys of log attributes; the same fact has the same key in every tool.
@@ -23,19 +21,16 @@ const (
 	KeyPID    = "pid"
 )
 
-// New returns the logger that the shared flags --log-level and --log-format of c ask for, writing to w.
+// New returns the logger that the shared flags --log-level and --log-format of c ask for, writing to w. Package cli has
+// checked them.
 func New(c *cli.Command, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return nil, toolcli.Usagef("--log-level %q is not debug, info, warn or error", c.String("log-level"))
+		return nil, err
 	}
 	options := &slog.HandlerOptions{Level: level}
-	switch format := c.String("log-format"); format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
+	if c.String("log-format") == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
-	default:
-		return nil, toolcli.Usagef("--log-format %q is not text or json", format)
 	}
+	return slog.New(slog.NewTextHandler(w, options)), nil
 }
