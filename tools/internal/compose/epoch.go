@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,10 +78,18 @@ func (m threadMaker) make(_ context.Context, r httpapi.ThreadRequest) (loop.NewT
 		Epoch: thread.EpochStarted{
 			Reason: "created", Builder: builder, Provider: provider, Account: account, Model: model,
 			Method: "POST", URL: messages, Headers: pinned, MaxTokens: m.settings.MaxTokens,
-			System: m.system(cwd), Tools: m.tools,
+			System: m.system(cwd), Tools: m.tools, Thinking: m.thinking(),
 			Cache: thread.Cache{TTL: m.settings.CacheTTL, Diagnostics: m.settings.CacheDiagnostics},
 		},
 	}, nil
+}
+
+// thinking returns the provider's thinking field, nil for none.
+func (m threadMaker) thinking() json.RawMessage {
+	if m.settings.ThinkingTokens == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"type":"enabled","budget_tokens":%d}`, m.settings.ThinkingTokens)
 }
 
 // checkAllow refuses names of no tool: a typing error would otherwise show only when the agent stops for approval.

@@ -42,6 +42,9 @@ type Settings struct {
 	Model string `json:"model"`
 	// MaxTokens bounds an answer, in tokens, 1 to 128000. Default 16384.
 	MaxTokens int `json:"max_tokens"`
+	// ThinkingTokens is how much of max_tokens the model may think with, in tokens: 0 for no thinking, else 1024 or more
+	// and less than max_tokens. Default 0.
+	ThinkingTokens int `json:"thinking_tokens"`
 	// CacheTTL is how long the provider keeps a prefix: "5m", "1h", or "" for no caching. Default 5m.
 	CacheTTL string `json:"cache_ttl"`
 	// CacheDiagnostics asks the provider why a prefix was not reused. Only for accounts that support it. Default false.
@@ -66,6 +69,7 @@ func DefaultSettings() Settings {
 const (
 	maxInstructions = 64 << 10 // bytes
 	maxMinFreeMiB   = 1 << 24  // 16 TiB
+	minThinking     = 1024     // tokens, the provider's
 )
 
 // LoadSettings reads the section from the file at path, "" for the one in the configuration folder. The error joins
@@ -100,6 +104,9 @@ func (s Settings) Check() error {
 	}
 	if s.MaxTokens < 1 || s.MaxTokens > 128000 {
 		wrong("max_tokens", "%d is not 1 to 128000", s.MaxTokens)
+	}
+	if s.ThinkingTokens != 0 && (s.ThinkingTokens < minThinking || s.ThinkingTokens >= s.MaxTokens) {
+		wrong("thinking_tokens", "%d is neither 0 nor from %d to less than max_tokens", s.ThinkingTokens, minThinking)
 	}
 	if !slices.Contains([]string{"", "5m", "1h"}, s.CacheTTL) {
 		wrong("cache_ttl", "%q is not 5m, 1h or empty", s.CacheTTL)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"condensate.dev/cnd/adapters/httpapi"
 	"condensate.dev/cnd/core/fault"
 )
 
@@ -17,7 +18,7 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, DefaultSettings().Check())
 	for _, section := range []string{
 		`{"addr":"localhost"}`, `{"addr":":1"}`, `{"addr":"127.0.0.1:99999"}`, `{"sim_addr":"127.0.0.1:0"}`, `{"model":" x"}`,
-		`{"max_tokens":-1}`, `{"max_tokens":128001}`, `{"cache_ttl":"1d"}`, `{"min_free_mib":0}`, `{"min_free_mib":16777217}`,
+		`{"max_tokens":-1}`, `{"max_tokens":128001}`, `{"thinking_tokens":1023}`, `{"thinking_tokens":16384}`, `{"cache_ttl":"1d"}`, `{"min_free_mib":0}`, `{"min_free_mib":16777217}`,
 		`{"rules":[{"tool":"","verdict":"allow"}]}`, `{"instructions":"` + strings.Repeat("x", 64<<10+1) + `"}`, `{"hosts":["x"]}`,
 	} {
 		s := DefaultSettings()
@@ -29,6 +30,20 @@ func TestSettings(t *testing.T) {
 	s := DefaultSettings()
 	s.Addr = "127.0.0.1:0"
 	require.NoError(t, s.Check(), "a free port is fine for the runtime")
+}
+
+// A new thread asks for the thinking that is configured, and for none by default.
+func TestThinking(t *testing.T) {
+	m := threadMaker{settings: DefaultSettings(), accounts: newAccounts(DefaultSimAddr, Credential{})}
+	defer m.accounts.close()
+	n, err := m.make(t.Context(), httpapi.ThreadRequest{Cwd: t.TempDir()})
+	require.NoError(t, err)
+	require.Nil(t, n.Epoch.Thinking)
+	m.settings.ThinkingTokens = 4096
+	require.NoError(t, m.settings.Check())
+	n, err = m.make(t.Context(), httpapi.ThreadRequest{Cwd: t.TempDir()})
+	require.NoError(t, err)
+	require.Equal(t, `{"type":"enabled","budget_tokens":4096}`, string(n.Epoch.Thinking))
 }
 
 // The key is taken out of the environment, and no way of printing it tells it.
