@@ -76,7 +76,7 @@ func (a *api) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if status == http.StatusInternalServerError {
 		a.Logger.ErrorContext(r.Context(), "request failed",
-			slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
+			slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("err", err))
 	}
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close") // else the server would wait for the rest of the body before it answers

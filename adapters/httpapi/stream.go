@@ -75,7 +75,7 @@ func (a *api) export(w http.ResponseWriter, r *http.Request) error {
 	out := &exportWriter{w: w}
 	err = a.Export(r.Context(), id, out)
 	if err != nil && out.started {
-		a.Logger.WarnContext(r.Context(), "export broke off", slog.String("thread", string(id)), slog.Any("error", err))
+		a.Logger.WarnContext(r.Context(), "export broke off", slog.String("thread", string(id)), slog.Any("err", err))
 		panic(http.ErrAbortHandler)
 	}
 	return err
