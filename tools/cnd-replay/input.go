@@ -16,12 +16,6 @@ import (
 	"condensate.dev/cnd/tools/internal/config"
 )
 
-// Places below the data folder.
-const (
-	storeDir  = "store"
-	headsFile = "heads.jsonl"
-)
-
 // input is a record that can be read any number of times. It is a replay.Source.
 type input struct {
 	*jsonl.File
@@ -73,7 +67,7 @@ func unknown(id record.ThreadID, err error) error {
 
 // copyOut reads the thread from the store of a runtime that is not up.
 func copyOut(ctx context.Context, dirs config.Dirs, id record.ThreadID) (in *input, err error) {
-	store, err := pebblestore.Open(filepath.Join(dirs.Data, storeDir), pebblestore.Options{ReadOnly: true, LockWait: -1})
+	store, err := pebblestore.Open(filepath.Join(dirs.Data, config.StoreFolder), pebblestore.Options{ReadOnly: true, LockWait: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +78,7 @@ func copyOut(ctx context.Context, dirs config.Dirs, id record.ThreadID) (in *inp
 	in = &input{name: string(id), stored: true}
 	head, foreign, err := store.ForeignHead(ctx, id)
 	if err == nil && !foreign {
-		in.head, err = notes.Newest(filepath.Join(dirs.Data, headsFile), id)
+		in.head, err = notes.Newest(filepath.Join(dirs.Data, config.HeadsFile), id)
 	}
 	if err != nil {
 		return nil, err

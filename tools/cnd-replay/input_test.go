@@ -17,7 +17,7 @@ import (
 // ancestor has none.
 func TestImported(t *testing.T) {
 	dirs := config.Dirs{Data: t.TempDir()}
-	store, err := pebblestore.Open(filepath.Join(dirs.Data, storeDir), pebblestore.Options{})
+	store, err := pebblestore.Open(filepath.Join(dirs.Data, config.StoreFolder), pebblestore.Options{})
 	require.NoError(t, err)
 	parent := recordtest.NewWriter(1)
 	entries := parent.Start(t, 3)

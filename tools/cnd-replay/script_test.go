@@ -18,6 +18,7 @@ import (
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/core/wire/wiretest"
+	"condensate.dev/cnd/tools/internal/config"
 )
 
 func TestMain(m *testing.M) {
@@ -117,7 +118,7 @@ func setup(t *testing.T, env *testscript.Env) error {
 
 // fillStore writes the thread into a store whose newest signed head is two entries before its end.
 func fillStore(th *wiretest.Thread, data string, head record.SignedHead) error {
-	store, err := pebblestore.Open(filepath.Join(data, storeDir), pebblestore.Options{})
+	store, err := pebblestore.Open(filepath.Join(data, config.StoreFolder), pebblestore.Options{})
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func fillStore(th *wiretest.Thread, data string, head record.SignedHead) error {
 	if _, err := store.Append(th.T.Context(), wiretest.ID, head.Place(), th.Lines[more.Seq:]...); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(data, headsFile), append(head.AppendLine(nil), '\n'), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, config.HeadsFile), append(head.AppendLine(nil), '\n'), 0o600); err != nil {
 		return err
 	}
 	return store.Close()
@@ -160,8 +161,8 @@ var runtimes = make(map[*testscript.TestScript]*running)
 // startRuntime holds the store as a runtime does, and serves the export of good.jsonl to who has the key.
 func startRuntime(ts *testscript.TestScript, _ bool, _ []string) {
 	export := ts.ReadFile("good.jsonl")
-	data, config := ts.Getenv("CONDENSATE_DATA_DIR"), ts.Getenv("CONDENSATE_CONFIG_DIR")
-	store, err := pebblestore.Open(filepath.Join(data, storeDir), pebblestore.Options{})
+	data, settings := ts.Getenv("CONDENSATE_DATA_DIR"), ts.Getenv("CONDENSATE_CONFIG_DIR")
+	store, err := pebblestore.Open(filepath.Join(data, config.StoreFolder), pebblestore.Options{})
 	ts.Check(err)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -175,8 +176,8 @@ func startRuntime(ts *testscript.TestScript, _ bool, _ []string) {
 			fmt.Fprint(w, export)
 		}
 	}))
-	ts.Check(os.MkdirAll(config, 0o700))
-	ts.Check(os.WriteFile(filepath.Join(config, "runtime.key"), []byte("sesame\n"), 0o600))
+	ts.Check(os.MkdirAll(settings, 0o700))
+	ts.Check(os.WriteFile(filepath.Join(settings, "runtime.key"), []byte("sesame\n"), 0o600))
 	address := fmt.Sprintf(`{"addr":%q,"pid":1}`, server.Listener.Addr())
 	ts.Check(os.WriteFile(filepath.Join(data, "runtime.json"), []byte(address), 0o600))
 	runtimes[ts] = &running{store, server}

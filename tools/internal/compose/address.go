@@ -8,14 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"condensate.dev/cnd/client"
 	"condensate.dev/cnd/core/fault"
 )
 
-// AddressFile is the file in the data folder that says where the runtime of that folder listens. It is there while
-// the runtime serves; a killed runtime leaves it behind, so an address is a hint until somebody answers there.
-const AddressFile = "runtime.json"
-
-// Address is the content of the address file.
+// Address is the content of [client.AddressFile], which says where the runtime of a data folder listens. It is there
+// while the runtime serves; a killed runtime leaves it behind, so an address is a hint until somebody answers there.
 type Address struct {
 	Addr string `json:"addr"` // host:port
 	PID  int    `json:"pid"`
@@ -27,7 +25,7 @@ var ErrNoAddress = fault.New(fault.Unavailable, "runtime-not-running", "no runti
 // ReadAddress returns what the runtime of the data folder wrote.
 func ReadAddress(data string) (Address, error) {
 	var a Address
-	text, err := os.ReadFile(filepath.Join(data, AddressFile))
+	text, err := os.ReadFile(filepath.Join(data, client.AddressFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, fmt.Errorf("%s: %w", data, ErrNoAddress)
 	}
@@ -46,7 +44,7 @@ func Publish(data, addr string) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(data, AddressFile), append(text, '\n')); err != nil {
+	if err := replaceFile(filepath.Join(data, client.AddressFile), append(text, '\n')); err != nil {
 		return fmt.Errorf("publish address: %w", err)
 	}
 	return nil
@@ -57,5 +55,5 @@ func Withdraw(data string) error {
 	if a, err := ReadAddress(data); err != nil || a.PID != os.Getpid() {
 		return nil
 	}
-	return os.Remove(filepath.Join(data, AddressFile))
+	return os.Remove(filepath.Join(data, client.AddressFile))
 }

@@ -67,8 +67,8 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 	dirs := config.Dirs{Config: filepath.Join(dir, "config"), Data: filepath.Join(dir, "data")}
 	const id = record.ThreadID("thr_00000000000000000000000001")
 	history := func(cwd string, entries int) {
-		require.NoError(t, os.RemoveAll(filepath.Join(dirs.Data, storeFolder)))
-		store, err := pebblestore.Open(filepath.Join(dirs.Data, storeFolder), pebblestore.Options{Project: project})
+		require.NoError(t, os.RemoveAll(filepath.Join(dirs.Data, config.StoreFolder)))
+		store, err := pebblestore.Open(filepath.Join(dirs.Data, config.StoreFolder), pebblestore.Options{Project: project})
 		require.NoError(t, err)
 		fill(t, store, id, record.ThreadCreated, thread.Created{Cwd: cwd, Engine: engineLoop})
 		for range entries - 1 {
@@ -94,7 +94,7 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 	log, err := run()
 	require.NoError(t, err)
 	require.NotContains(t, log, "ERROR")
-	signed, err := os.ReadFile(filepath.Join(dirs.Data, headsFile))
+	signed, err := os.ReadFile(filepath.Join(dirs.Data, config.HeadsFile))
 	require.NoError(t, err)
 	require.Equal(t, 1, bytes.Count(signed, []byte("\n")))
 
@@ -103,7 +103,7 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 		log, err = run()
 		require.ErrorIs(t, err, notes.ErrOtherHead, "%d entries", entries)
 		require.Contains(t, log, "a head is not signed", "%d entries", entries)
-		after, err := os.ReadFile(filepath.Join(dirs.Data, headsFile))
+		after, err := os.ReadFile(filepath.Join(dirs.Data, config.HeadsFile))
 		require.NoError(t, err)
 		require.Equal(t, string(signed), string(after), "%d entries", entries)
 	}

@@ -35,8 +35,6 @@ import (
 // Names in the folders of the configuration and the data.
 const (
 	recordKeyFile = "record.key"
-	storeFolder   = "store"
-	headsFile     = "heads.jsonl"
 	callsFolder   = "calls"
 )
 
@@ -81,7 +79,7 @@ func Open(p Parts) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := pebblestore.Open(filepath.Join(p.Dirs.Data, storeFolder), pebblestore.Options{
+	store, err := pebblestore.Open(filepath.Join(p.Dirs.Data, config.StoreFolder), pebblestore.Options{
 		Project: project, MinFree: uint64(p.Settings.MinFreeMiB) << 20, OnFatal: p.Fatal, Logger: p.Log,
 	})
 	if err != nil {
@@ -119,7 +117,7 @@ func newKey() ([]byte, error) {
 func (r *Runtime) open(signer *notes.Key) error {
 	p := r.parts
 	var err error
-	r.heads, err = notes.OpenHeads(filepath.Join(p.Dirs.Data, headsFile), signer, hashAt(r.store), func(err error) {
+	r.heads, err = notes.OpenHeads(filepath.Join(p.Dirs.Data, config.HeadsFile), signer, hashAt(r.store), func(err error) {
 		p.Log.Error("a head is not signed", slog.Any(logging.KeyErr, err))
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ func TestBrokenThreads(t *testing.T) {
 		ids[i] = record.ThreadID(fmt.Sprintf("thr_%026d", i+1))
 	}
 	unknown, damaged, good := ids[0], ids[1], ids[2]
-	store, err := pebblestore.Open(filepath.Join(dirs.Data, storeFolder), pebblestore.Options{
+	store, err := pebblestore.Open(filepath.Join(dirs.Data, config.StoreFolder), pebblestore.Options{
 		Project: func(prev []byte, e record.Entry) ([]byte, error) {
 			if e.Thread == damaged {
 				return []byte("{"), nil

@@ -29,6 +29,12 @@ const MaxFile = 1 << 20
 // FileName is the name of the file in the configuration folder.
 const FileName = "config.json"
 
+// Places in the data folder that more than one tool reads.
+const (
+	StoreFolder = "store"       // the records
+	HeadsFile   = "heads.jsonl" // signed heads
+)
+
 // Environment names of the folders.
 const (
 	EnvConfigDir = "CONDENSATE_CONFIG_DIR"
