@@ -1,10 +1,10 @@
 package main
 
 import (
+	"condensate.dev/cnd/tools/internal/terminal"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 )
 
 // document writes v as one line of JSON.
@@ -14,19 +14,9 @@ func (o output) document(v any) error {
 	return enc.Encode(v)
 }
 
-// harmless returns text that moves no terminal: control characters other than newline and tab become U+FFFD.
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.IsControl(r) {
-			return '\ufffd'
-		}
-		return r
-	}, text)
-}
-
 // oneLine returns text shortened to at most limit characters on one line.
 func oneLine(text string, limit int) string {
-	text = strings.Join(strings.Fields(harmless(text)), " ")
+	text = strings.Join(strings.Fields(terminal.Clean(text)), " ")
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
 	}

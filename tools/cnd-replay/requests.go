@@ -10,6 +10,7 @@ import (
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/replay"
 	"condensate.dev/cnd/tools/internal/cli"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // requestLine is a line of requests --json.
@@ -67,7 +68,7 @@ func listRequests(ctx context.Context, in *input, out output) error {
 			continue
 		}
 		fmt.Fprintf(out, "%7d  %-19s  %5d  %7d  %9d  %8d  %s\n", r.Seq, r.Time.Format("2006-01-02 15:04:05"),
-			r.Epoch, r.Attempt, r.BodyBytes, r.Messages, harmless(r.Fingerprint))
+			r.Epoch, r.Attempt, r.BodyBytes, r.Messages, terminal.Clean(r.Fingerprint))
 	}
 	return nil
 }

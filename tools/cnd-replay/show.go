@@ -10,6 +10,7 @@ import (
 
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // entryLine is a line of show --json, the same as in a followed stream.
@@ -41,7 +42,7 @@ func show(ctx context.Context, _ *urfave.Command, in *input, out output) error {
 type transcript struct{ out output }
 
 func (t transcript) line(e record.Entry, who, format string, args ...any) {
-	text := harmless(strings.TrimRight(fmt.Sprintf(format, args...), " \n"))
+	text := terminal.Clean(strings.TrimRight(fmt.Sprintf(format, args...), " \n"))
 	fmt.Fprintf(t.out, "%5d  %s  %-9s  %s\n", e.Seq, e.Time.Format("15:04:05"), who, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 28)))
 }
 

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"condensate.dev/cnd/core/thread"
-	"condensate.dev/cnd/tools/cnd-runtime/transcript"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // printSummary prints the head of thread show.
 func printSummary(w io.Writer, s thread.Summary) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-9s %s\n", name, transcript.Clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, "%-9s %s\n", name, terminal.Clean(fmt.Sprintf(format, args...)))
 	}
 	row("thread", "%s", s.ID)
 	if s.Title != "" {

@@ -14,6 +14,7 @@ import (
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/tools/cnd-runtime/transcript"
 	toolcli "condensate.dev/cnd/tools/internal/cli"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 func listCommand() *cli.Command {
@@ -42,7 +43,7 @@ func list(ctx context.Context, c *cli.Command) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintf(table, "%s\t%s\t%d turns\t%s\t%s\n", s.ID, state(s), s.Turns, s.Updated[:min(19, len(s.Updated))], transcript.Clean(title(s))); err != nil {
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%d turns\t%s\t%s\n", s.ID, state(s), s.Turns, s.Updated[:min(19, len(s.Updated))], terminal.Clean(title(s))); err != nil {
 			return err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"condensate.dev/cnd/core/thread"
 	"condensate.dev/cnd/tools/cnd-runtime/transcript"
 	"condensate.dev/cnd/tools/cnd-runtime/turn"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // Limits of a chat.
@@ -131,7 +132,7 @@ func Run(ctx context.Context, o Options) error {
 		case d := <-deliveries:
 			c.settle(d)
 		case note := <-c.Notes:
-			c.print.Note("%s", transcript.Clean(note))
+			c.print.Note("%s", terminal.Clean(note))
 		case <-c.Interrupts:
 			if c.press() {
 				return c.leave()
@@ -206,7 +207,7 @@ func (c *chat) prompt() {
 func (c *chat) see(h happening) {
 	if h.lost != nil {
 		if !c.lost {
-			c.print.Note("the runtime is away (%s); waiting for it", transcript.Clean(h.lost.Error()))
+			c.print.Note("the runtime is away (%s); waiting for it", terminal.Clean(h.lost.Error()))
 		}
 		c.lost, c.live = true, false
 		return
@@ -236,7 +237,7 @@ func (c *chat) see(h happening) {
 func (c *chat) settle(d delivery) {
 	c.undelivered--
 	if d.err != nil {
-		c.print.Note("%s not accepted: %s", d.what, transcript.Clean(d.err.Error()))
+		c.print.Note("%s not accepted: %s", d.what, terminal.Clean(d.err.Error()))
 		if d.refused != nil {
 			d.refused(d.err)
 		}
@@ -294,7 +295,7 @@ func (c *chat) slash(line string) (left bool, err error) {
 			c.print.Note("%s", strings.TrimSuffix(line, "\n"))
 		}
 	default:
-		c.print.Note("no command %s; /help lists them", transcript.Clean(line))
+		c.print.Note("no command %s; /help lists them", terminal.Clean(line))
 	}
 	return false, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // printers says how each kind of entry is shown; a kind that is not here is not.
@@ -78,7 +79,7 @@ func (p *Printer) answerAborted(b thread.AnswerAborted) {
 	streamed := p.streamed(b.Request, b.Attempt)
 	p.endLive()
 	if b.ShownText != "" && !streamed {
-		p.line(Clean(b.ShownText))
+		p.line(terminal.Clean(b.ShownText))
 	}
 	p.Note("the answer broke off: %s", withDetail(b.Cause, b.Detail))
 }
@@ -105,20 +106,20 @@ func (p *Printer) toolFinished(b thread.ToolFinished) {
 		p.line("  error")
 	}
 	if b.CutBytes > 0 {
-		p.line(fmt.Sprintf("  %d bytes are not shown to the agent; all of it: %s", b.CutBytes, Clean(b.Spool)))
+		p.line(fmt.Sprintf("  %d bytes are not shown to the agent; all of it: %s", b.CutBytes, terminal.Clean(b.Spool)))
 	}
 	delete(p.calls, b.Call)
 }
 
 func (p *Printer) toolUnknown(b thread.ToolUnknown) {
 	p.endLive()
-	p.Note("whether %s took effect is not known (%s)", p.describe(b.Call, b.Call), Clean(b.Cause))
+	p.Note("whether %s took effect is not known (%s)", p.describe(b.Call, b.Call), terminal.Clean(b.Cause))
 	delete(p.calls, b.Call)
 }
 
 func (p *Printer) policyDecided(b thread.PolicyDecided) {
 	if b.Verdict == thread.VerdictDeny {
-		p.Note("denied by rule %s: %s: %s", Clean(b.Rule), p.describe(b.Call, b.Call), Clean(b.Reason))
+		p.Note("denied by rule %s: %s: %s", terminal.Clean(b.Rule), p.describe(b.Call, b.Call), terminal.Clean(b.Reason))
 	}
 }
 
@@ -146,38 +147,38 @@ func (p *Printer) turnWaiting(b thread.TurnWaiting) {
 	}
 	line := "the turn waits: " + withDetail(b.Reason, b.Detail)
 	if b.Until != "" {
-		line += ", until " + Clean(b.Until)
+		line += ", until " + terminal.Clean(b.Until)
 	}
 	p.Note("%s", line)
 }
 
 func (p *Printer) turnInterrupted(b thread.TurnInterrupted) {
 	p.endLive()
-	p.Note("interrupted by %s", Clean(b.By))
+	p.Note("interrupted by %s", terminal.Clean(b.By))
 }
 
 func (p *Printer) turnFinished(b thread.TurnFinished) {
 	p.endLive()
 	switch {
 	case b.Error != nil:
-		p.Note("the turn failed: %s: %s", b.Error.Code, Clean(b.Error.Message))
+		p.Note("the turn failed: %s: %s", b.Error.Code, terminal.Clean(b.Error.Message))
 		if b.Error.Hint != "" {
-			p.Note("hint: %s", Clean(b.Error.Hint))
+			p.Note("hint: %s", terminal.Clean(b.Error.Hint))
 		}
 	case b.State != thread.TurnCompleted:
-		p.Note("the turn ended: %s", Clean(b.State))
+		p.Note("the turn ended: %s", terminal.Clean(b.State))
 	case b.StopReason != "" && b.StopReason != "end_turn":
-		p.Note("the turn ended: %s", Clean(b.StopReason))
+		p.Note("the turn ended: %s", terminal.Clean(b.StopReason))
 	}
 }
 
 func (p *Printer) turnLost(b thread.TurnLost) {
 	p.endLive()
-	p.Note("the runtime died in this turn (%s); it waits for resume", Clean(b.Cause))
+	p.Note("the runtime died in this turn (%s); it waits for resume", terminal.Clean(b.Cause))
 }
 
 func (p *Printer) historyRepaired(b thread.HistoryRepaired) {
-	p.Note("entry %d repaired (%s): %s", b.Target, Clean(b.Repair), Clean(b.Why))
+	p.Note("entry %d repaired (%s): %s", b.Target, terminal.Clean(b.Repair), terminal.Clean(b.Why))
 }
 
 func (p *Printer) noteInjected(b thread.NoteInjected) {
@@ -198,7 +199,7 @@ func (p *Printer) describe(id, fallback string) string {
 
 func withDetail(what, detail string) string {
 	if detail == "" {
-		return Clean(what)
+		return terminal.Clean(what)
 	}
-	return Clean(what) + ": " + oneLine(detail)
+	return terminal.Clean(what) + ": " + oneLine(detail)
 }

@@ -22,6 +22,7 @@ import (
 	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // Printer prints one thread in order. It is not safe for concurrent use. After an error of the writer it prints nothing
@@ -136,13 +137,13 @@ func (p *Printer) stream(at place, text string) {
 	}
 	switch at.kind {
 	case "text":
-		p.write(Clean(text))
+		p.write(terminal.Clean(text))
 	case "thinking":
 		if p.live.shown[at] == 0 {
 			p.line("- thinking")
 		}
 	case "output":
-		p.output(Clean(text))
+		p.output(terminal.Clean(text))
 	}
 	p.live.last = at
 	p.live.shown[at] += int64(len(text))
@@ -159,7 +160,7 @@ func (p *Printer) Entry(e record.Entry) {
 		return
 	}
 	if err := show(p, e); err != nil {
-		p.line("- " + Clean(err.Error()))
+		p.line("- " + terminal.Clean(err.Error()))
 	}
 }
 

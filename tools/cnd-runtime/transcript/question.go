@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // MaxContent is how many bytes of a file's new content a question shows; what is cut is counted.
@@ -61,7 +62,7 @@ func argument(name string, raw json.RawMessage) string {
 
 // marked returns clean text with a mark before each line but the first.
 func marked(s string) string {
-	return strings.ReplaceAll(strings.TrimRight(Clean(s), "\n"), "\n", "\n"+questionMark)
+	return strings.ReplaceAll(strings.TrimRight(terminal.Clean(s), "\n"), "\n", "\n"+questionMark)
 }
 
 const questionMark = "!   "

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // Limits of what a transcript shows of one thing; the record has it all.
@@ -16,24 +17,9 @@ const (
 	MaxLine        = 200 // characters of a line of a result or of a call
 )
 
-// Clean returns s without what could command a terminal: control characters other than newline and tab are shown as
-// U+FFFD. Text of models and tools is foreign.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < 0x20, r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return utf8.RuneError
-		default:
-			return r
-		}
-	}, s)
-}
-
 // oneLine returns the start of s as one clean line.
 func oneLine(s string) string {
-	s = strings.ReplaceAll(Clean(s), "\n", "⏎")
+	s = strings.ReplaceAll(terminal.Clean(s), "\n", "⏎")
 	if utf8.RuneCountInString(s) > MaxLine {
 		s = string([]rune(s)[:MaxLine]) + "…"
 	}
@@ -69,7 +55,7 @@ func text(b thread.Block) string {
 	case b.Blob != "":
 		return fmt.Sprintf("[long text %s]", b.Blob)
 	default:
-		return Clean(b.Text)
+		return terminal.Clean(b.Text)
 	}
 }
 
