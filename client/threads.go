@@ -46,7 +46,7 @@ type Content struct {
 // Text returns the content of a message that is only text.
 func Text(s string) []Content { return []Content{{Type: "text", Text: s}} }
 
-// Image returns a block with an image: image/png, image/jpeg, image/gif or image/webp, at most record.MaxBlob bytes.
+// Image returns a block with an image: image/png, image/jpeg, image/gif or image/webp, at most loop.MaxImage bytes.
 func Image(mediaType string, data []byte) Content {
 	return Content{Type: "image", MediaType: mediaType, Data: data}
 }

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"condensate.dev/cnd/tools/internal/terminal"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"condensate.dev/cnd/tools/internal/terminal"
 )
 
 // document writes v as one line of JSON.

@@ -121,7 +121,7 @@ func send(ctx context.Context, c *cli.Command) error {
 }
 
 // maxText is the longest text of a message, in bytes.
-const maxText = record.MaxBlob
+const maxText = loop.MaxText
 
 // content makes the content of a message: the text, or stdin for "-", and the images in files.
 func content(c *cli.Command, text string, images []string) ([]client.Content, error) {
