@@ -148,9 +148,11 @@ func TestUnreachable(t *testing.T) {
 	require.Equal(t, "unavailable answer-lost", code(t, err))
 
 	for name, answer := range map[string]http.HandlerFunc{
-		"html":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"404":      http.NotFound,
-		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 302) },
+		"html": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"404":  http.NotFound,
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
 	} {
 		other := httptest.NewServer(answer)
 		c := client.New(other.Listener.Addr().String(), testKey)
