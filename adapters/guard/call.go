@@ -16,6 +16,7 @@ import (
 
 	"condensate.dev/cnd/core/command"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/durable"
 )
 
 // Files of a call's folder.
@@ -208,7 +209,7 @@ func (c *call) write(s status) error {
 	if err := os.Rename(f.Name(), c.path(statusFile)); err != nil {
 		return err
 	}
-	return syncFolder(c.dir)
+	return durable.SyncFolder(c.dir)
 }
 
 // begin makes the durable sign that the command is about to start. It fails when there is one.
@@ -217,7 +218,7 @@ func (c *call) begin() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close(), syncFolder(c.dir))
+	return errors.Join(f.Sync(), f.Close(), durable.SyncFolder(c.dir))
 }
 
 // makeFolders makes the folder of a call, private to this user. Each is synced into its parent also when it is there
@@ -230,19 +231,11 @@ func (g *Guard) makeFolders(c *call) error {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := syncFolder(filepath.Dir(dir)); err != nil {
+		if err := durable.SyncFolder(filepath.Dir(dir)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 func exists(name string) bool {

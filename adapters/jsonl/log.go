@@ -12,6 +12,7 @@ import (
 
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/durable"
 )
 
 // Errors of logs.
@@ -51,7 +52,7 @@ func Create(path string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(lock(f), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(lock(f), durable.SyncFolder(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(fmt.Errorf("create %s: %w", path, err), f.Close())
 	}
 	return &Log{f: f, blobs: make(map[record.Digest]bool)}, nil
@@ -206,13 +207,4 @@ func lock(f *os.File) error {
 		return ErrLocked
 	}
 	return err
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

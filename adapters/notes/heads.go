@@ -11,6 +11,7 @@ import (
 
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/durable"
 )
 
 const (
@@ -85,7 +86,7 @@ func OpenHeads(path string, key record.HeadSigner, hashAt HashAt, onError func(e
 	if err := h.load(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("heads %s: %w", path, err), f.Close())
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("heads %s: %w", path, err), f.Close())
 	}
 	go h.write()

@@ -25,6 +25,7 @@ import (
 
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/durable"
 )
 
 // KeyName is the name of the keys that this package makes; it stands in every note.
@@ -120,16 +121,7 @@ func createKey(path string, entropy io.Reader) (err error) {
 	if err := os.Link(tmp.Name(), path); err != nil { // unlike a rename, it never replaces a key
 		return err
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncFolder(dir)
 }
 
 // SignNote implements [record.HeadSigner].

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"condensate.dev/cnd/internal/durable"
 	"condensate.dev/cnd/tools/internal/config"
 )
 
@@ -64,15 +65,7 @@ func place(path string, content []byte, move func(from, to string) error) error 
 	if err := move(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncFolder(dir)
 }
 
 // linkFree returns where the folders, which exist and are absolute, really are.
