@@ -285,7 +285,7 @@ func (s *State) policyDecided(t *Turn, e record.Entry) error {
 		if c == nil {
 			return nil
 		}
-		c.Rule, c.Reason, c.Paths = b.Rule, b.Reason, b.Paths
+		c.By, c.Reason, c.Paths = "rule "+b.Rule, b.Reason, b.Paths
 		switch b.Verdict {
 		case thread.VerdictAllow:
 			c.Status = CallAllowed
@@ -321,10 +321,7 @@ func (s *State) approvalAnswered(t *Turn, e record.Entry) error {
 		if c == nil || c.Status != CallAsked {
 			return nil
 		}
-		c.Status, c.Rule, c.Reason = CallDenied, "approval", "denied by "+b.By
-		if b.Reason != "" {
-			c.Reason += ": " + b.Reason
-		}
+		c.Status, c.By, c.Reason = CallDenied, b.By, b.Reason
 		if b.Verdict == thread.VerdictAllow {
 			c.Status, c.Reason = CallAllowed, ""
 		}

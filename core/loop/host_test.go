@@ -308,7 +308,7 @@ func TestApproval(t *testing.T) {
 		synctest.Wait()
 		result := one[thread.ToolFinished](b, id, record.ToolFinished)
 		require.True(t, result.IsError)
-		require.Contains(t, result.Content[0].Text, "denied by owner: no")
+		require.Contains(t, result.Content[0].Text, "Denied by owner: no")
 		require.Empty(t, b.entries(id, record.ToolStarted))
 		require.Len(t, b.entries(id, record.TurnFinished), 1)
 		b.close()

@@ -39,7 +39,7 @@ func nextCall(s *State, l *Live, open []*Called) Step {
 	case CallAsked:
 		return Step{}
 	case CallDenied:
-		return appends(problem(c, "Denied by rule "+c.Rule+": "+c.Reason))
+		return appends(problem(c, denial(c)))
 	}
 	return nextRun(s, l, c)
 }
@@ -104,4 +104,13 @@ func problem(c *Called, text string) Draft {
 	return Draft{Kind: record.ToolFinished, Body: thread.ToolFinished{
 		Call: c.ID, IsError: true, Content: []thread.Block{{Type: thread.BlockText, Text: text}},
 	}}
+}
+
+// denial says to the model who stopped the call and why.
+func denial(c *Called) string {
+	text := "Denied by " + c.By
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
 }

@@ -112,7 +112,7 @@ const (
 	CallPending CallStatus = iota // nothing happened
 	CallAsk                       // the policy wants a person to decide
 	CallAsked                     // and the person was asked
-	CallDenied                    // it will not run; Rule and Reason say why
+	CallDenied                    // it will not run; By and Reason say who stopped it and why
 	CallAllowed                   // it may start
 	CallStarted                   // it started in generation Gen; Started says what it does
 	CallDone                      // it has its one result
@@ -124,7 +124,7 @@ type Called struct {
 	Name    string
 	Input   json.RawMessage // nil when it is no JSON
 	Status  CallStatus
-	Rule    string
+	By      string
 	Reason  string
 	Paths   []string // that the decision is about
 	Started thread.ToolStarted
