@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -235,16 +236,18 @@ func indent(text string) string {
 	return "  " + strings.Join(lines, "  ")
 }
 
-// tamper changes one bit of the export; both verifiers must refuse it.
+// tamper changes one bit of the exported entries; both verifiers must refuse it. The line with the signed head is left
+// out: the script, which has no cryptography beyond a hash, cannot check the signature in it.
 func (t *tale) tamper(ctx context.Context) error {
-	bytes, err := os.ReadFile(t.export)
+	export, err := os.ReadFile(t.export)
 	if err != nil {
 		return err
 	}
-	at := t.dice.IntN(len(bytes))
-	bytes[at] ^= 1 << t.dice.IntN(8)
+	entries := bytes.LastIndexByte(bytes.TrimSuffix(export, []byte("\n")), '\n')
+	at := t.dice.IntN(entries)
+	export[at] ^= 1 << t.dice.IntN(8)
 	forged := t.export + ".forged"
-	if err := os.WriteFile(forged, bytes, 0o600); err != nil {
+	if err := os.WriteFile(forged, export, 0o600); err != nil {
 		return err
 	}
 	_, code, refusal := t.Run(ctx, nil, "cnd-replay", "verify", forged)
