@@ -1,7 +1,7 @@
 // Package client is the Go SDK of the runtime's API (docs/API.md). The command line is its first user.
 //
 //	c := client.Open(configDir, dataDir)
-//	id, err := c.NewThread(ctx, client.NewThread{Cwd: "/work/site"})
+//	id, err := c.NewThread(ctx, client.NewThread{Cwd: "/srv/site"})
 //	receipt, err := c.Send(ctx, id, client.Message{Content: client.Text("fix the build")})
 //	for event, err := range c.Follow(ctx, id, client.FollowOptions{Reconnect: true}) { … }
 //

@@ -21,7 +21,7 @@ func Example() {
 	defer c.CloseIdle()
 
 	ctx := context.Background()
-	id, err := c.NewThread(ctx, client.NewThread{Cwd: "/work/site"})
+	id, err := c.NewThread(ctx, client.NewThread{Cwd: "/srv/site"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 func event(tool string, writes bool, paths ...string) Event {
-	return Event{Tool: tool, Cwd: "/work/thread", Writes: writes, Paths: paths}
+	return Event{Tool: tool, Cwd: "/srv/thread", Writes: writes, Paths: paths}
 }
 
 func bash(command string, allow ...string) Event {
 	input, _ := json.Marshal(map[string]string{"command": command})
-	return Event{Tool: "bash", Cwd: "/work/thread", Writes: true, Input: input, Allow: allow}
+	return Event{Tool: "bash", Cwd: "/srv/thread", Writes: true, Input: input, Allow: allow}
 }
 
 // TestBuiltIn holds what happens without rules of the owner.
@@ -27,18 +27,18 @@ func TestBuiltIn(t *testing.T) {
 		want Verdict
 		rule string
 	}{
-		{"a read inside", event("read", false, "/work/thread/a"), Allow, "reads"},
-		{"the folder itself", event("glob", false, "/work/thread"), Allow, "reads"},
+		{"a read inside", event("read", false, "/srv/thread/a"), Allow, "reads"},
+		{"the folder itself", event("glob", false, "/srv/thread"), Allow, "reads"},
 		{"a tool without paths that reads", event("task", false), Allow, "reads"},
 		{"a read outside", event("read", false, "/etc/passwd"), Ask, "outside-folder"},
-		{"a folder that only begins alike", event("read", false, "/work/thread2/a"), Ask, "outside-folder"},
-		{"a write inside", event("write", true, "/work/thread/a"), Allow, "writes-in-folder"},
-		{"one of two writes outside", event("write", true, "/work/thread/a", "/work/b"), Ask, "outside-folder"},
-		{"a write to what git runs", event("write", true, "/work/thread/.git/hooks/pre-commit"), Ask, "writes-git"},
-		{"the same by another spelling", event("edit", true, "/work/thread/sub/.GIT/config"), Ask, "writes-git"},
-		{"where git looks", event("write", true, "/work/thread/.git"), Ask, "writes-git"},
-		{"a read of it", event("read", false, "/work/thread/.git/config"), Allow, "reads"},
-		{"a name that only begins alike", event("write", true, "/work/thread/.github/x"), Allow, "writes-in-folder"},
+		{"a folder that only begins alike", event("read", false, "/srv/thread2/a"), Ask, "outside-folder"},
+		{"a write inside", event("write", true, "/srv/thread/a"), Allow, "writes-in-folder"},
+		{"one of two writes outside", event("write", true, "/srv/thread/a", "/srv/b"), Ask, "outside-folder"},
+		{"a write to what git runs", event("write", true, "/srv/thread/.git/hooks/pre-commit"), Ask, "writes-git"},
+		{"the same by another spelling", event("edit", true, "/srv/thread/sub/.GIT/config"), Ask, "writes-git"},
+		{"where git looks", event("write", true, "/srv/thread/.git"), Ask, "writes-git"},
+		{"a read of it", event("read", false, "/srv/thread/.git/config"), Allow, "reads"},
+		{"a name that only begins alike", event("write", true, "/srv/thread/.github/x"), Allow, "writes-in-folder"},
 		{"a command", bash("ls"), Ask, "asks-by-default"},
 		{"a command in a thread that allows it", bash("ls", "bash"), Allow, "allowed-in-thread"},
 		{"a command in a thread that allows something else", bash("ls", "write"), Ask, "asks-by-default"},
@@ -72,12 +72,12 @@ func TestRules(t *testing.T) {
 		{"deny does not", bash("git status; rm -rf /"), []Rule{{Tool: "bash", Pattern: "*rm -rf*", Verdict: "deny"}}, Deny, "rule 1"},
 		{"no command", Event{Tool: "bash", Writes: true, Input: json.RawMessage(`{"command":7}`)}, []Rule{{Tool: "bash", Pattern: "*", Verdict: "allow"}}, Ask, "asks-by-default"},
 		{"a path", event("read", false, "/etc/hosts"), []Rule{{Tool: "read", Pattern: "/etc/*", Verdict: "allow"}}, Allow, "rule 1"},
-		{"a relative pattern", event("write", true, "/work/thread/.git/config"), []Rule{{Tool: "write", Pattern: ".git/*", Verdict: "deny"}}, Deny, "rule 1"},
-		{"anywhere", event("read", false, "/work/thread/a/.env"), []Rule{{Tool: "*", Pattern: "*/.env", Verdict: "deny"}}, Deny, "rule 1"},
+		{"a relative pattern", event("write", true, "/srv/thread/.git/config"), []Rule{{Tool: "write", Pattern: ".git/*", Verdict: "deny"}}, Deny, "rule 1"},
+		{"anywhere", event("read", false, "/srv/thread/a/.env"), []Rule{{Tool: "*", Pattern: "*/.env", Verdict: "deny"}}, Deny, "rule 1"},
 		{"allow needs all paths", event("write", true, "/x/a", "/y/b"), []Rule{{Tool: "write", Pattern: "/x/*", Verdict: "allow"}}, Ask, "outside-folder"},
-		{"deny needs one", event("write", true, "/work/thread/a", "/y/b"), []Rule{{Tool: "write", Pattern: "/y/*", Verdict: "deny"}}, Deny, "rule 1"},
-		{"deny is wide about case", event("read", false, "/work/thread/Secret/.ENV"), []Rule{{Tool: "read", Pattern: "*secret/.env", Verdict: "deny"}}, Deny, "rule 1"},
-		{"and so is ask", event("read", false, "/work/thread/ſecret"), []Rule{{Tool: "read", Pattern: "SECRET", Verdict: "ask"}}, Ask, "rule 1"},
+		{"deny needs one", event("write", true, "/srv/thread/a", "/y/b"), []Rule{{Tool: "write", Pattern: "/y/*", Verdict: "deny"}}, Deny, "rule 1"},
+		{"deny is wide about case", event("read", false, "/srv/thread/Secret/.ENV"), []Rule{{Tool: "read", Pattern: "*secret/.env", Verdict: "deny"}}, Deny, "rule 1"},
+		{"and so is ask", event("read", false, "/srv/thread/ſecret"), []Rule{{Tool: "read", Pattern: "SECRET", Verdict: "ask"}}, Ask, "rule 1"},
 		{"allow is not", event("read", false, "/etc/HOSTS"), []Rule{{Tool: "read", Pattern: "/etc/hosts", Verdict: "allow"}}, Ask, "outside-folder"},
 		{"allowing paths of every tool allows no command", bash("/opt/x"), []Rule{{Tool: "*", Pattern: "/opt/*", Verdict: "allow"}}, Ask, "asks-by-default"},
 		{"denying them does", bash("/opt/x"), []Rule{{Tool: "*", Pattern: "/opt/*", Verdict: "deny"}}, Deny, "rule 1"},
