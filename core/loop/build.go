@@ -54,7 +54,7 @@ func (m *machine) prepare(ctx context.Context, p *Prepare) ([]Draft, error) {
 		return m.repair(problems), nil
 	}
 	if p.Refused {
-		return fail(m.state.Turn, fault.Invalid, "provider-refused", sentence(p.Again.Aborted), "").Append, nil
+		return m.refused(p.Again), nil
 	}
 	tail, err := m.body.builder.Close()
 	if err != nil {
@@ -79,6 +79,13 @@ func (m *machine) prepare(ctx context.Context, p *Prepare) ([]Draft, error) {
 	}
 	m.bytes, m.live.Held = whole, true
 	return []Draft{{Kind: record.RequestPrepared, Body: prepared}}, nil
+}
+
+// refused ends the turn of a request that the provider calls invalid although nothing in it is known to need repair.
+func (m *machine) refused(r *Prepared) []Draft {
+	return fail(m.state.Turn, fault.Invalid, "provider-refused",
+		fmt.Sprintf("the provider refused request %d: %s", r.Seq, sentence(r.Aborted)),
+		fmt.Sprintf("cnd-replay requests %s --seq %d prints what was sent", m.state.Thread, r.Seq)).Append
 }
 
 // drifted refuses to send a request whose bytes are not the recorded ones.

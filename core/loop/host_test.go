@@ -141,6 +141,8 @@ func TestInvalid(t *testing.T) {
 		synctest.Wait()
 		finished := one[thread.TurnFinished](b, id, record.TurnFinished)
 		require.Equal(t, "provider-refused", finished.Error.Code)
+		require.Regexp(t, `refused request \d+: `, finished.Error.Message)
+		require.Regexp(t, `cnd-replay requests thr_\w+ --seq \d+ `, finished.Error.Hint)
 		require.Contains(t, finished.Error.Message, "prompt is too long")
 		b.submit(id, "shorter")
 		synctest.Wait()
