@@ -191,6 +191,18 @@ func (h *Heads) Err() error {
 	return h.err
 }
 
+// Check says whether the store still holds what was signed last of the thread, if anything was. Another entry in that
+// place, or none, is an error wrapping [ErrOtherHead]: the store was changed, or lost what it had acknowledged.
+func (h *Heads) Check(thread record.ThreadID) error {
+	h.mu.Lock()
+	newest, ok := h.newest[thread]
+	h.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return h.holds(thread, newest.head)
+}
+
 // Newest returns the newest signed head of a thread that is in the file; nil when there is none.
 func (h *Heads) Newest(thread record.ThreadID) (*record.SignedHead, error) {
 	h.mu.Lock()
@@ -354,15 +366,24 @@ func (b *batch) add(w waiting) (record.SignedHead, error) {
 
 // check says whether the thread that w is a place of still holds what was signed of it last.
 func (h *Heads) check(w waiting, signed record.Head) error {
-	hash := w.at.Hash
 	if w.at.Seq != signed.Seq {
-		var err error
-		if hash, err = h.hashAt(w.thread, signed.Seq); err != nil {
-			return fmt.Errorf("check signed head %d of %s: %w", signed.Seq, w.thread, err)
-		}
+		return h.holds(w.thread, signed)
 	}
+	return same(w.thread, w.at.Hash, signed)
+}
+
+// holds says whether the store still holds what was signed of the thread.
+func (h *Heads) holds(thread record.ThreadID, signed record.Head) error {
+	hash, err := h.hashAt(thread, signed.Seq)
+	if err != nil {
+		return fmt.Errorf("check signed head %d of %s: %w", signed.Seq, thread, err)
+	}
+	return same(thread, hash, signed)
+}
+
+func same(thread record.ThreadID, hash record.Digest, signed record.Head) error {
 	if hash != signed.Hash {
-		return fmt.Errorf("entry %d of %s: %w", signed.Seq, w.thread, ErrOtherHead)
+		return fmt.Errorf("entry %d of %s: %w", signed.Seq, thread, ErrOtherHead)
 	}
 	return nil
 }

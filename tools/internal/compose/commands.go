@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"condensate.dev/cnd/adapters/httpapi"
+	"condensate.dev/cnd/adapters/notes"
 	"condensate.dev/cnd/adapters/pebblestore"
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/loop"
@@ -17,7 +18,8 @@ import (
 // since such a thread is nobody's to continue and not in trouble either.
 type commands struct {
 	*loop.Host
-	store *pebblestore.Store
+	store    *pebblestore.Store
+	troubles *troubles
 }
 
 var _ httpapi.Host = commands{}
@@ -54,8 +56,12 @@ func (c commands) Answer(ctx context.Context, id record.ThreadID, a thread.Appro
 	return c.Host.Answer(ctx, id, a)
 }
 
-// own is an error for a thread that was imported. One that is not there is left to the loop.
+// own is an error for a thread that was imported, or that is not what was signed of it. One that is not there is left to
+// the loop.
 func (c commands) own(ctx context.Context, id record.ThreadID) error {
+	if err := c.troubles.find(id); errors.Is(err, notes.ErrOtherHead) {
+		return err
+	}
 	_, foreign, err := c.store.ForeignHead(ctx, id)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil

@@ -60,8 +60,8 @@ func TestSigning(t *testing.T) {
 	require.Equal(t, record.Seq(255), signed())
 }
 
-// A store that was changed while no runtime had it, with its hashes made right again, is not signed over: not at the
-// start, not after a turn, and not for an export.
+// A store that was changed while no runtime had it, with its hashes made right again, is not signed over, not at the
+// start and not for an export, and its thread takes no command.
 func TestChangedStoreIsNotSigned(t *testing.T) {
 	dir := t.TempDir()
 	dirs := config.Dirs{Config: filepath.Join(dir, "config"), Data: filepath.Join(dir, "data")}
@@ -76,7 +76,7 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 		}
 		require.NoError(t, store.Close())
 	}
-	run := func() (log string, exported error) {
+	run := func() (log string, exported, refused error) {
 		settings := DefaultSettings()
 		settings.MinFreeMiB = 1
 		var text bytes.Buffer
@@ -86,13 +86,15 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 		r.recovering.Wait()
 		require.NoError(t, r.heads.Flush())
 		exported = records{r.store, r.heads}.export(t.Context(), id, io.Discard)
+		refused = commands{r.host, r.store, r.troubles}.own(t.Context(), id)
 		require.NoError(t, r.Stop(t.Context()))
 		require.NoError(t, r.Close())
-		return text.String(), exported
+		return text.String(), exported, refused
 	}
 	history(dir, 3)
-	log, err := run()
+	log, err, refused := run()
 	require.NoError(t, err)
+	require.NoError(t, refused)
 	require.NotContains(t, log, "ERROR")
 	signed, err := os.ReadFile(filepath.Join(dirs.Data, config.HeadsFile))
 	require.NoError(t, err)
@@ -100,15 +102,17 @@ func TestChangedStoreIsNotSigned(t *testing.T) {
 
 	for _, entries := range []int{2, 3, 4} {
 		history(dir+"/elsewhere", entries)
-		log, err = run()
+		log, err, refused = run()
 		require.ErrorIs(t, err, notes.ErrOtherHead, "%d entries", entries)
-		require.Contains(t, log, "a head is not signed", "%d entries", entries)
+		require.ErrorIs(t, refused, notes.ErrOtherHead, "%d entries", entries)
+		require.Contains(t, log, "thread in trouble", "%d entries", entries)
 		after, err := os.ReadFile(filepath.Join(dirs.Data, config.HeadsFile))
 		require.NoError(t, err)
 		require.Equal(t, string(signed), string(after), "%d entries", entries)
 	}
 	history(dir, 4)
-	log, err = run()
+	log, err, refused = run()
+	require.NoError(t, refused)
 	require.NoError(t, err, "a longer history of the same beginning")
 	require.NotContains(t, log, "ERROR")
 }

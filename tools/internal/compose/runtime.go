@@ -145,14 +145,28 @@ func (r *Runtime) open(signer *notes.Key) error {
 	r.maker = threadMaker{
 		settings: p.Settings, accounts: r.accounts, tools: tools.Specs(), headKey: signer.VerifierKey(), isolation: IsolationNone,
 	}
+	r.checkHeads()
 	return nil
+}
+
+// checkHeads compares every thread with what was signed of it last. One that differs was changed outside the runtime,
+// or the disk lost what it had acknowledged: it is shown as broken and neither continued nor signed.
+func (r *Runtime) checkHeads() {
+	for p, err := range r.store.Projections(context.Background()) {
+		if err != nil || p.Foreign {
+			continue
+		}
+		if err := r.heads.Check(p.Thread); err != nil {
+			r.troubles.report(p.Thread, err)
+		}
+	}
 }
 
 // Handler returns the API as it is served at addr.
 func (r *Runtime) Handler(addr string) http.Handler {
 	records := records{r.store, r.heads}
 	return httpapi.New(httpapi.Options{
-		Host: commands{r.host, r.store}, Store: r.store, Threads: threads{r.store, r.troubles}, Follow: r.hub,
+		Host: commands{r.host, r.store, r.troubles}, Store: r.store, Threads: threads{r.store, r.troubles}, Follow: r.hub,
 		NewThread: r.maker.make,
 		Export:    records.export,
 		Import:    records.importRecord,
@@ -208,7 +222,7 @@ func (r *Runtime) recover(ctx context.Context) {
 		}
 		s, err := summary(p)
 		switch {
-		case p.Foreign:
+		case p.Foreign, r.troubles.find(p.Thread) != nil:
 		case err != nil || s.State != thread.StateIdle || s.Queued > 0:
 			busy = append(busy, p.Thread)
 		default:

@@ -43,11 +43,16 @@ func (t *troubles) over(id record.ThreadID) {
 	delete(t.of, id)
 }
 
+// find returns the trouble of a thread, or nil.
+func (t *troubles) find(id record.ThreadID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[id]
+}
+
 // mark shows in s that its thread is in trouble, if it is.
 func (t *troubles) mark(s thread.Summary) thread.Summary {
-	t.mu.Lock()
-	err := t.of[s.ID]
-	t.mu.Unlock()
+	err := t.find(s.ID)
 	if err == nil {
 		return s
 	}
