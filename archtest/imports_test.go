@@ -72,7 +72,7 @@ func violationInside(s source, ours string) string {
 	switch {
 	case ours == "core/fault" && s.layer() == "internal":
 		return ""
-	case s.isTest() && slices.Contains([]string{"core", "adapters", "client"}, target) && s.layer() != "core":
+	case s.isTest() && slices.Contains([]string{"core", "adapters", "client", "internal"}, target) && s.layer() != "core":
 		return "" // a test may bring a real neighbour
 	case s.isTest() && s.layer() == "core" && ours == "adapters/memstore":
 		return "" // the second implementation of the store, which injects failures

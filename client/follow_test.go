@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
 	"condensate.dev/cnd/core/thread"
+	"condensate.dev/cnd/internal/pipenet"
 )
 
 const testThread = record.ThreadID("thr_00000000000000000000000001")
@@ -268,40 +268,16 @@ func TestFollowChecksMessages(t *testing.T) {
 	}
 }
 
-// pipes is a listener in memory, so that time can be waited for without waiting.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	p.conns <- theirs
-	return ours, nil
-}
-
 // TestFollowLeavesADeadStream gives up a connection that is open but silent, and goes on over a new one.
 func TestFollowLeavesADeadStream(t *testing.T) {
 	one := entryMessages(t, 4, "one")
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		p := pipenet.Listen()
 		server := &http.Server{Handler: scriptHandler(t, true, one[:2], one[2:])}
 		go server.Serve(p)
 		defer server.Close()
 		c := client.New("runtime:1", testKey)
-		c.DialWith(p.dial)
+		c.DialWith(p.Dial)
 		defer c.CloseIdle()
 
 		n, start := 0, time.Now()

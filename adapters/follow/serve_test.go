@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 
 	"condensate.dev/cnd/core/fault"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/pipenet"
 )
 
 // serve serves the bed's first thread on loopback; the errors of Serve come as "class code".
@@ -188,30 +188,6 @@ func TestWebSocketClientSaysNothing(t *testing.T) {
 	require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err), "%v", err)
 }
 
-// pipes is a listener in memory: its connections hold nothing, and time can be waited for without waiting.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	p.conns <- theirs
-	return ours, nil
-}
-
 // TestClientThatDoesNotReadIsDropped has a client that takes the beginning of its stream and then nothing. It is cut off
 // after the write timeout; another one gets everything without waiting for that.
 func TestClientThatDoesNotReadIsDropped(t *testing.T) {
@@ -222,13 +198,13 @@ func TestClientThatDoesNotReadIsDropped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t, Options{})
 				b.create(threadN(1), 1)
-				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				p := pipenet.Listen()
 				server := &http.Server{Handler: b.handler()}
 				go server.Serve(p)
 				defer server.Close()
 				defer b.hub.Close()
 
-				silent, err := p.dial(t.Context(), "", "")
+				silent, err := p.Dial(t.Context(), "", "")
 				require.NoError(t, err)
 				defer silent.Close()
 				_, err = io.WriteString(silent, "GET /?deltas=1 HTTP/1.1\r\nHost: h\r\n"+header+"\r\n")
@@ -236,7 +212,7 @@ func TestClientThatDoesNotReadIsDropped(t *testing.T) {
 				_, err = http.ReadResponse(bufio.NewReader(silent), nil)
 				require.NoError(t, err)
 
-				transport := &http.Transport{DialContext: p.dial}
+				transport := &http.Transport{DialContext: p.Dial}
 				defer transport.CloseIdleConnections()
 				reader, _, err := websocket.Dial(t.Context(), "ws://h/", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
 				require.NoError(t, err)

@@ -16,36 +16,19 @@ import (
 
 	"condensate.dev/cnd/core/loop"
 	"condensate.dev/cnd/core/record"
+	"condensate.dev/cnd/internal/pipenet"
 )
-
-// pipes is a listener in memory, so that time can be waited for without waiting.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4785} }
 
 // servePipes serves the bed in a bubble and returns a connection to it.
 func (b *bed) servePipes() net.Conn {
-	p := &pipes{make(chan net.Conn), make(chan struct{})}
+	p := pipenet.Listen()
 	server := &http.Server{Handler: New(b.options)}
 	go server.Serve(p)
 	b.t.Cleanup(func() { server.Close() })
-	ours, theirs := net.Pipe()
-	b.t.Cleanup(func() { ours.Close() })
-	p.conns <- theirs
-	return ours
+	conn, err := p.Dial(b.t.Context(), "", "")
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 // TestSilentClientLosesItsConnection sends half a request and then nothing. The answer comes, and the connection ends,
