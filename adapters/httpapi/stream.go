@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -104,6 +105,9 @@ func (a *api) importThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	imported, err := a.Import(r.Context(), &importReader{r: r.Body, w: w})
+	if damage := (*record.Damage)(nil); errors.As(err, &damage) && damage.Line > 0 {
+		return withStatus(http.StatusUnprocessableEntity, fmt.Errorf("import: %w", err)) // of the body, not of our store
+	}
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}

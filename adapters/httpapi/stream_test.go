@@ -162,14 +162,16 @@ func TestImportStreams(t *testing.T) {
 	require.Equal(t, "two 2", b.imported)
 }
 
-// TestImportIsRefused keeps the fault of the verifier.
+// TestImportIsRefused tells a damaged body, which will never do, from damage in our own store.
 func TestImportIsRefused(t *testing.T) {
-	b := newBed(t)
-	b.err = fault.New(fault.Corrupt, "record-damaged", "line 3: hash differs")
-	answer := b.ask("POST", "/v1/import", "line\n", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-ndjson") })
-	require.Equal(t, 500, answer.status)
-	class, code := answer.code(t)
-	require.Equal(t, "corrupt record-damaged", class+" "+code)
+	for status, line := range map[int]int64{422: 3, 500: 0} {
+		b := newBed(t)
+		b.err = &record.Damage{Line: line, Why: "hash differs", Err: record.ErrDamaged}
+		answer := b.ask("POST", "/v1/import", "line\n", func(r *http.Request) { r.Header.Set("Content-Type", "application/x-ndjson") })
+		require.Equal(t, status, answer.status)
+		class, code := answer.code(t)
+		require.Equal(t, "corrupt "+record.ErrDamaged.Code, class+" "+code)
+	}
 }
 
 // TestOversizeBodyOverTheWire answers 413 although the client is still sending.
